@@ -1,0 +1,1 @@
+"""The synthetic agents: profiles, conversations, pacing and the streaming client."""

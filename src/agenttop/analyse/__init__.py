@@ -1,0 +1,1 @@
+"""Finished or growing recordings to numbers. Pure over frames and rows."""

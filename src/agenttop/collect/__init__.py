@@ -1,0 +1,1 @@
+"""The machine and the engines, turned into samples."""

@@ -1,0 +1,1 @@
+"""One adapter per inference engine, all of one shape (`base.py`)."""

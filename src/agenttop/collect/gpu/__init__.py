@@ -1,0 +1,1 @@
+"""One adapter per GPU vendor, all of one shape (`base.py`)."""

@@ -1,0 +1,1 @@
+"""What the words mean: frames, commands, units, clock. Imports nothing of ours."""

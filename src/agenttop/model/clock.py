@@ -1,0 +1,56 @@
+"""Time, passed in wherever it is needed so that tests and replays own it."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A monotonic clock and the wall clock it is anchored to, both in seconds."""
+
+    def monotonic(self) -> float: ...
+
+    def wall(self) -> float: ...
+
+
+class SystemClock:
+    """The machine's clocks.
+
+    `time.monotonic` counts from boot on Linux, macOS and Windows, so processes of one host
+    can share an origin: the node hands its origin to the driver.
+    """
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+
+class ManualClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self, now: float = 0.0, wall: float = 1_700_000_000.0) -> None:
+        self.now = now
+        self._wall_offset = wall - now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now + self._wall_offset
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class SessionClock:
+    """Seconds since a session began: the `t` of every frame."""
+
+    def __init__(self, clock: Clock, origin: float | None = None) -> None:
+        self._clock = clock
+        self.origin = clock.monotonic() if origin is None else origin
+
+    def now(self) -> float:
+        return self._clock.monotonic() - self.origin

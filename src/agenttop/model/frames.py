@@ -1,0 +1,415 @@
+"""The frame types: wire format, tables of a recording and columns of the analysis in one place.
+
+Rules
+- `t` is seconds since the session began (monotonic). The wall-clock origin stands once, in `Session`.
+- Missing is `None`, never 0. Why it is missing is said once, in a `Missing` frame.
+- The unit is in the name: `_s` seconds, `_bytes`, `_tokens`, `_tok_s` tokens per second, `_w` watts,
+  `_c` degrees Celsius, `_mhz`; a `_fraction` is 0..1.
+- Every rate states its window (`window_s`) or has it in its docstring.
+- A field is added by adding it here: the codec, the tables and the exports follow from these types.
+  Fields are only ever added, and only optional ones, within one schema number.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+SCHEMA = 1
+"""Raised only when an old reader would misread a new file; added fields and kinds do not raise it."""
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """What every frame has."""
+
+    t: float
+    """Seconds since the session began."""
+
+
+class Session(Frame, frozen=True, kw_only=True, tag="session"):
+    """Who, what, where: the first frame of every stream and the one row that names a recording."""
+
+    schema: int
+    session: str
+    """Identity, unique across hosts, e.g. `20261130-191459-box1-3f2a`."""
+    started_unix: float
+    """Wall clock at t = 0, seconds since 1970 UTC."""
+    host: str
+    os: str
+    cpu: str | None = None
+    cores_physical: int | None = None
+    cores_logical: int | None = None
+    ram_total_bytes: int | None = None
+    agenttop: str = ""
+    python: str = ""
+    demo: bool = False
+    """The engine is the demo engine: a real llama.cpp server on random weights."""
+    node_pid: int | None = None
+    recording: str | None = None
+    """Path of the recording on the host of the node; None when recording is off."""
+    urls: list[str] = []
+    """Engine URLs the user named: load may go to these."""
+
+
+class HostSample(Frame, frozen=True, kw_only=True, tag="host"):
+    """CPU, memory, disks and network of the host. Rates are over `window_s`."""
+
+    window_s: float | None = None
+    cpu_fraction: float | None = None
+    """Busy share of all cores; waiting for I/O counts as not busy."""
+    cpu_per_core: list[float] | None = None
+    """Busy share per logical core, 0..1."""
+    cpu_max_core_fraction: float | None = None
+    iowait_fraction: float | None = None
+    load_1m: float | None = None
+    load_5m: float | None = None
+    load_15m: float | None = None
+    ram_total_bytes: int | None = None
+    ram_used_bytes: int | None = None
+    """Total minus available."""
+    ram_available_bytes: int | None = None
+    ram_cached_bytes: int | None = None
+    """Page cache. A memory-mapped model lives here and counts as available."""
+    swap_total_bytes: int | None = None
+    swap_used_bytes: int | None = None
+    swap_in_bytes_s: float | None = None
+    swap_out_bytes_s: float | None = None
+    disk_read_bytes_s: float | None = None
+    disk_write_bytes_s: float | None = None
+    net_received_bytes_s: float | None = None
+    net_sent_bytes_s: float | None = None
+    pressure_cpu_fraction: float | None = None
+    """Share of the last 10 s in which some task waited for a CPU (Linux PSI)."""
+    pressure_memory_fraction: float | None = None
+    pressure_io_fraction: float | None = None
+    cpu_limit_cores: float | None = None
+    """A container's CPU limit, where one is set."""
+    ram_limit_bytes: int | None = None
+    ram_limited_used_bytes: int | None = None
+
+
+class GpuSample(Frame, frozen=True, kw_only=True, tag="gpu"):
+    """One GPU. Rates are over `window_s`."""
+
+    gpu: str
+    """Stable identity: the UUID where there is one."""
+    index: int
+    vendor: str
+    name: str
+    state: str = "ok"
+    """ok, asleep, lost."""
+    window_s: float | None = None
+    driver: str | None = None
+    util_fraction: float | None = None
+    """Share of the driver's sample period in which at least one kernel ran."""
+    mem_util_fraction: float | None = None
+    mem_used_bytes: int | None = None
+    mem_total_bytes: int | None = None
+    sm_clock_mhz: int | None = None
+    sm_clock_max_mhz: int | None = None
+    mem_clock_mhz: int | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    mem_temperature_c: float | None = None
+    fan_fraction: float | None = None
+    energy_j: float | None = None
+    performance_state: int | None = None
+    """0 is the fastest P-state."""
+    throttle: list[str] | None = None
+    """Reasons that hold the clocks down now, e.g. `power cap`; an empty list means none."""
+    throttle_power_fraction: float | None = None
+    """Share of the window spent held down by a power limit, from the driver's time counters."""
+    throttle_thermal_fraction: float | None = None
+    pcie_received_bytes_s: float | None = None
+    pcie_sent_bytes_s: float | None = None
+    pcie_generation: int | None = None
+    pcie_generation_max: int | None = None
+    pcie_width: int | None = None
+    pcie_width_max: int | None = None
+
+
+class EngineSample(Frame, frozen=True, kw_only=True, tag="engine"):
+    """One inference engine. Rates are over `window_s`, from counters that move while requests run."""
+
+    engine: str
+    """Identity within the session: the normalised base URL."""
+    url: str
+    name: str
+    """llama.cpp, openai (any compatible server), or what was recognised there instead."""
+    state: str
+    """ok, loading, busy, asleep, down, unauthorised, unsupported, starting.
+
+    busy: alive (health answers or the connection stands) but its figures are late.
+    unsupported: something answers there that is not an engine agenttop can read."""
+    note: str | None = None
+    """One sentence when `state` is not ok: what is wrong and what to do."""
+    version: str | None = None
+    model: str | None = None
+    pid: int | None = None
+    load_allowed: bool = False
+    """The user named or confirmed this engine, so agents may be sent to it."""
+    age_s: float | None = None
+    """Age of the newest reply that these figures come from."""
+    reply_s: float | None = None
+    """How long the engine took to answer the last poll."""
+    window_s: float | None = None
+    running: int | None = None
+    waiting: int | None = None
+    slots_total: int | None = None
+    context_limit_tokens: int | None = None
+    """Context size one request may use."""
+    kv_layout: str | None = None
+    """split (each slot its own share) or unified (one pool for all)."""
+    kv_pool_tokens: int | None = None
+    kv_used_tokens: int | None = None
+    """Active plus idle."""
+    kv_active_tokens: int | None = None
+    """Held by requests in progress."""
+    kv_idle_tokens: int | None = None
+    """Left in slots by finished requests; reused on a prefix hit, dropped when needed."""
+    kv_used_fraction: float | None = None
+    decode_tok_s: float | None = None
+    prefill_tok_s: float | None = None
+    prompt_tokens_total: int | None = None
+    cached_tokens_total: int | None = None
+    output_tokens_total: int | None = None
+    """The engine's own counter. llama.cpp moves it only when a request ends."""
+    preemptions_total: int | None = None
+    restarts: int = 0
+    """Restarts noticed in this session."""
+
+
+class SlotSample(Frame, frozen=True, kw_only=True, tag="slot"):
+    """One slot of an engine that has slots. Rates are over the same window as its EngineSample."""
+
+    engine: str
+    slot: int
+    phase: str
+    """idle, prefill, decode."""
+    task: int | None = None
+    context_tokens: int | None = None
+    """Tokens held in the slot's KV cache: prompt and output; kept after the request ends."""
+    context_limit_tokens: int | None = None
+    cached_tokens: int | None = None
+    """Prompt tokens of this request that came from the cache."""
+    prefilled_tokens: int | None = None
+    """Prompt tokens of this request processed so far."""
+    prefill_tok_s: float | None = None
+    decoded_tokens: int | None = None
+    remaining_tokens: int | None = None
+    decode_tok_s: float | None = None
+    agent: str | None = None
+    """The agent whose request this slot serves, where the counts show it beyond doubt."""
+
+
+class AgentSample(Frame, frozen=True, kw_only=True, tag="agent"):
+    """One synthetic agent, about once a second and at every change of state."""
+
+    agent: str
+    engine: str
+    profile: str
+    state: str
+    """waiting (for its staggered start), queued (sent, no byte back), prefill, decode, tool, human
+    (pauses between turns), compact (the request that compacts), backoff, paused, stopping, stopped."""
+    state_since: float
+    """Session time at which the state began."""
+    state_until: float | None = None
+    """Session time at which a pause will end."""
+    turn: int = 0
+    """Number of the turn in progress or last done; the first is 1."""
+    turns_done: int = 0
+    compactions: int = 0
+    failures: int = 0
+    context_tokens: int | None = None
+    """Tokens of the conversation so far, by the engine's own count plus the output in progress."""
+    context_limit_tokens: int | None = None
+    """Size at which this agent compacts."""
+    prompt_tokens: int | None = None
+    """Of the request in progress, once the engine has said so."""
+    cached_tokens: int | None = None
+    prefilled_tokens: int | None = None
+    output_tokens: int | None = None
+    """Of the request in progress, by the engine's own count where it reports one while streaming."""
+    output_limit_tokens: int | None = None
+    decode_tok_s: float | None = None
+    """Of the request in progress, over its last 3 seconds."""
+    ttft_s: float | None = None
+    """Of the newest request that had a first token."""
+    output_tokens_total: int = 0
+    slot: int | None = None
+    """The slot that serves its request, where the counts show it beyond doubt."""
+    error: str | None = None
+    """The last failure, one sentence."""
+
+
+class Turn(Frame, frozen=True, kw_only=True, tag="turn"):
+    """One request of one agent, written when it has ended. `t` is the moment it ended."""
+
+    agent: str
+    engine: str
+    profile: str
+    turn: int
+    turn_kind: str = "turn"
+    """turn, or compact for the request that shortens the context."""
+    t_queued: float
+    """When the plan wanted it sent: the pause before it had ended."""
+    t_sent: float | None = None
+    t_first_byte: float | None = None
+    t_first_token: float | None = None
+    """First non-empty text, reasoning or tool call."""
+    t_last_token: float | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    output_limit_tokens: int | None = None
+    tokens_from: str | None = None
+    """usage or timings: which part of the reply the counts were read from."""
+    context_tokens: int | None = None
+    """The conversation after this turn."""
+    status: int | None = None
+    finish_reason: str | None = None
+    error_kind: str | None = None
+    """refused, http-4xx, http-5xx, stream-error, cut, stall, context, cancelled, protocol, engine-limit."""
+    error: str | None = None
+    events: int | None = None
+    """Stream events that carried text. Not tokens: one event may hold several."""
+    prefill_s: float | None = None
+    """The engine's own prefill time for this request, where it tells."""
+    decode_s: float | None = None
+    arrivals: bytes | None = None
+    """Arrival time of each event that carried text: little-endian uint32, microseconds after `t_sent`."""
+
+
+class LoadSample(Frame, frozen=True, kw_only=True, tag="load"):
+    """The driver as a whole, once a second: what it does and whether it keeps up."""
+
+    engine: str | None = None
+    profile: str | None = None
+    target: int = 0
+    """Agents asked for."""
+    active: int = 0
+    """Agents started and not stopped."""
+    in_flight: int = 0
+    paused: bool = False
+    window_s: float | None = None
+    decode_tok_s: float | None = None
+    """Output tokens that arrived over the window, all agents."""
+    turns_done: int = 0
+    compactions: int = 0
+    failures: int = 0
+    output_tokens_total: int = 0
+    loop_lag_p99_s: float | None = None
+    """Lateness of a 10 ms ticker in the driver's event loop over the window."""
+    cpu_fraction: float | None = None
+    """Of one core, over the window."""
+    send_late_p99_s: float | None = None
+    """Real send time minus intended, over the window."""
+    shared_reads_fraction: float | None = None
+    """Share of socket reads that held more than one token event: those tokens share a time stamp."""
+    client_limited: str | None = None
+    """Why the client, not the engine, was the limit in this window; None when it was not."""
+
+
+class Plan(Frame, frozen=True, kw_only=True, tag="plan"):
+    """The load that was asked for, resolved and scaled, so that a recording explains itself."""
+
+    engine: str
+    profile: str
+    settings: dict[str, object] = {}
+    """The whole profile as it is applied."""
+    notes: list[str] = []
+    """What was scaled to fit this engine, in words, e.g. `context limit 100000 -> 1843 (engine: 2048)`."""
+    seed: int = 0
+    stagger_s: float = 0.0
+
+
+class Level(Frame, frozen=True, kw_only=True, tag="level"):
+    """A run enters a level: a span in which the number of agents is meant to be constant."""
+
+    level: int
+    agents: int
+    t_end: float | None = None
+    """Planned end."""
+
+
+class Event(Frame, frozen=True, kw_only=True, tag="event"):
+    """Something happened that belongs on the time axis."""
+
+    event: str
+    """A dotted name, e.g. agents.target, agents.stop-all, engine.restart, gpu.throttle, mark."""
+    text: str
+    """One sentence, without a full stop."""
+    source: str = "node"
+    """you, node, driver, engine, gpu, host."""
+    severity: str = "info"
+    """info, warn, bad."""
+    subject: str | None = None
+    """The agent, engine or GPU it is about."""
+
+
+class Missing(Frame, frozen=True, kw_only=True, tag="missing"):
+    """Why something is not shown. Sent once, and again with `why=None` when it comes back."""
+
+    what: str
+    """`gpu`, or `<engine url>:<field>`, or `host:<field>`."""
+    why: str | None = None
+    fix: str | None = None
+    """The flag, package or permission that would provide it."""
+
+
+class OwnSample(Frame, frozen=True, kw_only=True, tag="own"):
+    """What agenttop itself costs."""
+
+    role: str
+    """console, node, driver."""
+    pid: int
+    cpu_fraction: float | None = None
+    """Of one core, over `window_s`."""
+    window_s: float | None = None
+    memory_bytes: int | None = None
+    """Proportional set size where the system tells it, else resident set size."""
+
+
+class RecordingState(Frame, frozen=True, kw_only=True, tag="recording"):
+    """The recording, whenever its state changes and about every 10 s."""
+
+    state: str
+    """on, off, stopped."""
+    path: str | None = None
+    size_bytes: int | None = None
+    why: str | None = None
+    """Why it stopped."""
+
+
+class Bye(Frame, frozen=True, kw_only=True, tag="bye"):
+    """The stream ends here on purpose."""
+
+    why: str
+
+
+FRAME_TYPES: tuple[type[Frame], ...] = (
+    Session,
+    HostSample,
+    GpuSample,
+    EngineSample,
+    SlotSample,
+    AgentSample,
+    Turn,
+    LoadSample,
+    Plan,
+    Level,
+    Event,
+    Missing,
+    OwnSample,
+    RecordingState,
+    Bye,
+)
+"""Every kind this version knows, in the order of their tables."""
+
+
+def kind_of(frame_type: type[Frame]) -> str:
+    """The `kind` a type carries on the wire; also the name of its table."""
+    tag = frame_type.__struct_config__.tag
+    assert isinstance(tag, str)
+    return tag

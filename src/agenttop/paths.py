@@ -1,0 +1,47 @@
+"""Where agenttop keeps its files: one function each. Every one can be moved by an environment variable."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+from agenttop.oslayer import private_directory
+
+
+def _override(name: str) -> Path | None:
+    value = os.environ.get(name)
+    return Path(value).expanduser() if value else None
+
+
+def recordings() -> Path:
+    """Recordings made without `--out` (`AGENTTOP_RECORDINGS`)."""
+    folder = _override("AGENTTOP_RECORDINGS") or Path(platformdirs.user_data_dir("agenttop", False)) / "recordings"
+    return private_directory(folder)
+
+
+def sessions() -> Path:
+    """One small private file per running session (`AGENTTOP_RUNTIME`): how `attach` finds it."""
+    folder = _override("AGENTTOP_RUNTIME") or Path(platformdirs.user_runtime_dir("agenttop", False))
+    try:
+        return private_directory(folder / "sessions")
+    except OSError:  # no runtime directory on this host (a container, a cron job)
+        return private_directory(Path(platformdirs.user_cache_dir("agenttop", False)) / "sessions")
+
+
+def user_profiles() -> Path:
+    """The user's own profiles (`AGENTTOP_PROFILES`); may not exist."""
+    return _override("AGENTTOP_PROFILES") or Path(platformdirs.user_config_dir("agenttop", False)) / "profiles"
+
+
+def demo_cache() -> Path:
+    """The generated demo model (`AGENTTOP_CACHE`)."""
+    folder = _override("AGENTTOP_CACHE") or Path(platformdirs.user_cache_dir("agenttop", False))
+    return private_directory(folder)
+
+
+def bundled_profiles() -> Path:
+    """The profiles that come with agenttop: in the wheel, or at the top of a source tree."""
+    packaged = Path(__file__).parent / "profiles"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "profiles"

@@ -1,0 +1,1 @@
+"""The console. The only package that imports textual or rich."""

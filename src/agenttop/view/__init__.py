@@ -1,0 +1,1 @@
+"""Frames to what a screen shows. Pure: no clock, no Textual."""
