@@ -1,0 +1,279 @@
+"""Directs the load: how many agents there shall be, and what the driver is told to get there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from agenttop.agents.profile import Profile, load, scale
+from agenttop.errors import AgenttopError
+from agenttop.model import commands as c
+from agenttop.model.frames import AgentSample, EngineSample, Event, Frame, Level, LoadSample, Plan
+from agenttop.node.drive import Driver
+from agenttop.node.hub import Hub
+
+MOST_AGENTS = 1024
+
+CONTEXT_WAIT_S = 60.0
+"""How long a start waits for an engine that is loading to tell its context size."""
+
+
+class Refused(AgenttopError):
+    """A wish of the user that is not carried out; the message says why."""
+
+
+class Director:
+    """Holds the target and the agents of a session; one engine and one profile at a time."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        now: Callable[[], float],
+        *,
+        origin: float,
+        api_key_env: str | None,
+        engine: Callable[[str], EngineSample | None],
+    ) -> None:
+        self._hub = hub
+        self._now = now
+        self._origin = origin
+        self._api_key_env = api_key_env
+        self._engine = engine
+        self._driver: Driver | None = None
+        self._plan: Plan | None = None
+        self._profile: Profile | None = None
+        self._names: list[str] = []
+        """Agents that shall live, oldest first."""
+        self._number = 0
+        self._last_start = 0.0
+        self.agents: dict[str, AgentSample] = {}
+        """Newest sample of every agent that has not stopped."""
+        self.target = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether there is load: agents wanted, or not stopped yet."""
+        return self.target > 0 or bool(self.agents)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The load in force."""
+        return self._plan
+
+    async def start(self, command: c.StartAgents) -> None:
+        """Resolve the profile, fit it to the engine, and bring the agents to the target. Raises Refused."""
+        _check_target(command.target)
+        sample = await self._ready_engine(command.engine)
+        profile = load(command.profile)
+        scaled = scale(profile, sample.context_limit_tokens)
+        stagger = scaled.profile.start.stagger_s if command.stagger_s is None else command.stagger_s
+        settings: dict[str, Any] = msgspec.to_builtins(scaled.profile)
+        plan = Plan(
+            t=self._now(),
+            engine=sample.engine,
+            profile=profile.name,
+            settings=settings,
+            notes=list(scaled.notes),
+            seed=command.seed,
+            stagger_s=stagger,
+        )
+        if self._names and self._plan is not None and not _same_load(plan, self._plan):
+            self._halt(list(self._names))
+        self._plan, self._profile = plan, scaled.profile
+        await self._ensure_driver()
+        self._configure(sample)
+        self._hub.publish([plan])
+        await self.set_target(command.target)
+
+    async def set_target(self, target: int) -> None:
+        """More agents are launched one stagger apart; fewer means that the youngest stop. Raises Refused."""
+        _check_target(target)
+        plan = self._plan
+        if plan is None:
+            raise Refused("no load is set up yet", "open the agents panel with a")
+        before, self.target = self.target, target
+        if target != before:
+            text = f"agents {before} → {target} ({plan.profile})"
+            self._event("agents.target", text)
+        if target > len(self._names):
+            await self._ensure_driver()
+            self._launch(target - len(self._names), plan)
+        elif target < len(self._names):
+            self._halt(self._names[target:])
+
+    def stop_one(self, agent: str) -> None:
+        """Stop one agent and lower the target with it. Raises Refused."""
+        if agent not in self._names:
+            raise Refused(f"there is no agent {agent} to stop")
+        self._halt([agent])
+        self.target = len(self._names)
+        self._event("agents.stop", f"{agent} stopped", subject=agent)
+
+    def stop_all(self) -> None:
+        """Everything stops now; requests in flight are cancelled."""
+        count = len(self._names)
+        self.target = 0
+        self._names.clear()
+        if self._driver is not None:
+            self._driver.send(c.HaltAll(now=True))
+        self._event("agents.stop-all", f"all agents stopped ({count})")
+
+    def drain(self) -> None:
+        """Every agent finishes its turn, then stops."""
+        self.target = 0
+        self._names.clear()
+        if self._driver is not None:
+            self._driver.send(c.HaltAll(now=False))
+        self._event("agents.drain", "agents finish their turns and stop")
+
+    def pause(self, on: bool) -> None:
+        """Hold back new turns, or let them go on."""
+        if self._driver is not None:
+            self._driver.send(c.PauseAll(on=on))
+        self._event("agents.pause" if on else "agents.resume", "agents paused" if on else "agents go on")
+
+    async def run(self, plan: c.RunPlan) -> None:
+        """One level after another, then stop everything. Raises Refused before anything has started."""
+        if not plan.levels or plan.seconds <= 0:
+            raise Refused("a run needs at least one level and a duration")
+        start = c.StartAgents(
+            engine=plan.engine, profile=plan.profile, target=plan.levels[0], stagger_s=plan.stagger_s, seed=plan.seed
+        )
+        for number, agents in enumerate(plan.levels):
+            _check_target(agents)
+        for number, agents in enumerate(plan.levels):
+            t_end = self._now() + plan.seconds
+            self._hub.publish([Level(t=self._now(), level=number, agents=agents, t_end=t_end)])
+            self._event("run.level", f"level {number + 1} of {len(plan.levels)}: {agents} agents", source="node")
+            if number == 0:
+                await self.start(start)
+            else:
+                await self.set_target(agents)
+            await asyncio.sleep(max(0.0, t_end - self._now()))
+        self._event("run.end", "the run has ended", source="node")
+        self.stop_all()
+
+    async def close(self) -> None:
+        """Stop the driver."""
+        if self._driver is not None:
+            driver, self._driver = self._driver, None
+            await driver.stop()
+
+    def _event(self, name: str, text: str, *, source: str = "you", subject: str | None = None) -> None:
+        self._hub.event(name, text, source=source, subject=subject)
+
+    async def _ready_engine(self, url: str) -> EngineSample:
+        """The engine's newest sample, once it can serve. Raises Refused."""
+        deadline = self._now() + CONTEXT_WAIT_S
+        while True:
+            sample = self._engine(url)
+            if sample is None:
+                raise Refused(f"{url} is not an engine of this session", "name it with --url")
+            if not sample.load_allowed:
+                raise Refused(f"{url} was found, not named", "confirm it in the agents panel, or name it with --url")
+            if sample.state in ("ok", "busy", "asleep") and sample.age_s is not None:
+                return sample
+            if sample.state in ("unauthorised", "unsupported") or self._now() > deadline:
+                raise Refused(f"{url} cannot take load: {sample.note or sample.state}")
+            await asyncio.sleep(0.2)
+
+    async def _ensure_driver(self) -> None:
+        if self._driver is not None:
+            return
+        driver = Driver(self._from_driver, self._driver_gone)
+        try:
+            await driver.start()
+        except OSError as error:
+            raise Refused(f"the driver process cannot be started: {error}") from error
+        self._driver = driver
+        if self._plan is not None and (sample := self._engine(self._plan.engine)) is not None:
+            self._configure(sample)
+
+    def _configure(self, sample: EngineSample) -> None:
+        plan = self._plan
+        if self._driver is None or plan is None:
+            return
+        self._driver.send(
+            c.Configure(
+                origin=self._origin,
+                engine=sample.url,
+                model=sample.model,
+                api_key_env=self._api_key_env,
+                profile=plan.profile,
+                settings=plan.settings,
+                seed=plan.seed,
+                slots_like=sample.name,
+            )
+        )
+
+    def _launch(self, count: int, plan: Plan) -> None:
+        """Launch agents one stagger apart, counted from the last start so that + pressed twice staggers too."""
+        at = self._now()
+        if self._names and plan.stagger_s:
+            at = max(at, self._last_start + plan.stagger_s)
+        orders: list[c.DriverCommand] = []
+        for _ in range(count):
+            self._number += 1
+            name = f"a{self._number}"
+            self._names.append(name)
+            orders.append(c.LaunchAgent(agent=name, number=self._number, at=at))
+            self._last_start = at
+            at += plan.stagger_s
+        assert self._driver is not None
+        self._driver.send(*orders)
+
+    def _halt(self, names: list[str]) -> None:
+        if self._driver is not None:
+            self._driver.send(*(c.HaltAgent(agent=name, now=True) for name in names))
+        self._names = [name for name in self._names if name not in names]
+
+    def _from_driver(self, frames: list[Frame]) -> None:
+        out: list[Frame] = []
+        for frame in frames:
+            if isinstance(frame, AgentSample):
+                if frame.state == "stopped":
+                    self.agents.pop(frame.agent, None)
+                    # An agent may end by itself (its failures exceed the profile's patience).
+                    with contextlib.suppress(ValueError):
+                        self._names.remove(frame.agent)
+                else:
+                    self.agents[frame.agent] = frame
+            elif isinstance(frame, LoadSample):
+                frame = msgspec.structs.replace(frame, target=self.target)
+            out.append(frame)
+        self._hub.publish(out)
+
+    def _driver_gone(self, code: int | None) -> None:
+        """The driver died by itself: say so, and show its agents as stopped."""
+        now = self._now()
+        stopped: list[Frame] = [
+            msgspec.structs.replace(sample, t=now, state="stopped", state_since=now, state_until=None, slot=None)
+            for sample in self.agents.values()
+        ]
+        count = len(self.agents)
+        self._driver = None
+        self.agents.clear()
+        self._names.clear()
+        self.target = 0
+        plan = self._plan
+        load = LoadSample(t=now, engine=plan.engine if plan else None, profile=plan.profile if plan else None)
+        text = f"the driver process ended unexpectedly (exit {code}); its {count} agents are gone"
+        self._hub.publish([*stopped, load, Event(t=now, event="driver.lost", text=text, severity="bad")])
+
+
+def _check_target(target: int) -> None:
+    if not 0 <= target <= MOST_AGENTS:
+        raise Refused(f"{target} agents is out of range", f"0 to {MOST_AGENTS}")
+
+
+def _same_load(one: Plan, other: Plan) -> bool:
+    return (one.engine, one.profile, one.settings, one.seed) == (
+        other.engine,
+        other.profile,
+        other.settings,
+        other.seed,
+    )

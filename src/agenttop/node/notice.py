@@ -1,0 +1,85 @@
+"""Events that follow from samples: what a watcher would call out. Pure, with a memory of one sample."""
+
+from __future__ import annotations
+
+from agenttop.model import units
+from agenttop.model.frames import EngineSample, Event, Frame, GpuSample, Turn
+from agenttop.model.text import clean
+
+HARMLESS = frozenset({"idle", "user clocks", "sync boost", "display clocks"})
+"""Clock reasons that are no throttling."""
+
+POOL_ALMOST_FULL = 0.95
+"""A unified llama.cpp pool that overflows ends every generation in it."""
+
+
+class Noticer:
+    """Feed it every frame; it returns the events that the frame gives rise to."""
+
+    def __init__(self) -> None:
+        self._throttle: dict[str, frozenset[str]] = {}
+        self._full: set[str] = set()
+
+    def notice(self, frame: Frame) -> list[Event]:
+        """Events caused by this frame, usually none."""
+        match frame:
+            case GpuSample():
+                return self._gpu(frame)
+            case EngineSample():
+                return self._pool(frame)
+            case Turn():
+                return _turn(frame)
+        return []
+
+    def _gpu(self, gpu: GpuSample) -> list[Event]:
+        if gpu.throttle is None:
+            return []
+        now = frozenset(gpu.throttle) - HARMLESS
+        before = self._throttle.get(gpu.gpu, frozenset())
+        self._throttle[gpu.gpu] = now
+        events = []
+        for reason in sorted(now - before):
+            severity = "warn" if reason == "power cap" else "bad"
+            text = f"GPU{gpu.index} held down by {reason}"
+            events.append(
+                Event(t=gpu.t, event="gpu.throttle", text=text, source="gpu", severity=severity, subject=gpu.gpu)
+            )
+        for reason in sorted(before - now):
+            text = f"GPU{gpu.index} no longer held down by {reason}"
+            events.append(Event(t=gpu.t, event="gpu.throttle-end", text=text, source="gpu", subject=gpu.gpu))
+        return events
+
+    def _pool(self, engine: EngineSample) -> list[Event]:
+        fill = engine.kv_used_fraction
+        if fill is None:
+            return []
+        active = engine.kv_active_tokens or 0
+        almost_full = bool(engine.kv_pool_tokens) and active >= POOL_ALMOST_FULL * (engine.kv_pool_tokens or 0)
+        was = engine.engine in self._full
+        if almost_full == was:
+            return []
+        if not almost_full:
+            self._full.discard(engine.engine)
+            return []
+        self._full.add(engine.engine)
+        ends = "; an overflow ends every generation in it" if engine.kv_layout == "unified" else ""
+        text = f"KV pool {units.percent(active / (engine.kv_pool_tokens or 1))} held by requests in progress{ends}"
+        return [
+            Event(
+                t=engine.t, event="engine.kv-full", text=text, source="engine", severity="warn", subject=engine.engine
+            )
+        ]
+
+
+def _turn(turn: Turn) -> list[Event]:
+    if turn.error_kind is not None and turn.error_kind != "cancelled":
+        text = f"{turn.agent} turn {turn.turn} failed: {clean(turn.error or turn.error_kind)}"
+        return [
+            Event(t=turn.t, event="agent.failure", text=text, source="driver", severity="bad", subject=turn.agent)
+        ]
+    if turn.turn_kind == "compact" and turn.error_kind is None:
+        before, after = units.count(turn.prompt_tokens), units.count(turn.context_tokens)
+        took = units.seconds(turn.t - turn.t_sent) if turn.t_sent is not None else units.MISSING
+        text = f"{turn.agent} compacts {before} → {after} tokens ({took})"
+        return [Event(t=turn.t, event="agent.compact", text=text, source="driver", subject=turn.agent)]
+    return []
