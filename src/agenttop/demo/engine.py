@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import queue
+import re
 import subprocess
 import sys
 import threading
@@ -26,6 +27,9 @@ MODEL_NAME = "demo-random-weights"
 
 _MODEL_VERSION = 1
 """Part of the file's name: raise it when gguf.py writes something else for the same shape."""
+
+_ERROR_LINE = re.compile(r"[\d.]+ E (.+)")
+"""llama.cpp's log: time, level, module, text."""
 
 
 def demo_model(folder: Path | None = None, shape: Shape | None = None) -> Path:
@@ -176,12 +180,17 @@ class DemoEngine:
 
     def _failure(self) -> AgenttopError:
         """The server ended before it was ready; its log tells why, once it has been read to its end."""
-        self._process.wait(5)
+        code = self._process.wait(5)
         self._readers[1].join(5)
-        return AgenttopError("the demo engine did not start", self._last_words())
+        ending = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        return AgenttopError(f"the demo engine did not start, {ending}", self._last_words())
 
     def _last_words(self) -> str:
-        return f"its last words: {self._log[-1]}" if self._log else "it left no log"
+        """The first error in the log, as later ones follow from it; else its last line."""
+        for line in self._log:
+            if found := _ERROR_LINE.match(line):
+                return f"its log says: {found[1]}"
+        return f"its log ends with: {self._log[-1]}" if self._log else "it left no log"
 
     def _read_report(self) -> None:
         """Pass on the first line of stdout; empty when there was none."""

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _serve(options, report)
     except AgenttopError as error:
-        sys.stderr.write(f"agenttop demo engine: {error}\n")
+        sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
 
@@ -87,17 +87,15 @@ def _start(options: argparse.Namespace) -> Any:
         import xllamacpp
     except ImportError as error:
         raise AgenttopError(
-            "the demo engine needs the xllamacpp package", "pip install 'agenttop[demo]'"
+            "llama.cpp is missing: there is no xllamacpp package", "pip install 'agenttop[demo]'"
         ) from error
     if not options.model.is_file():
         raise AgenttopError(f"there is no model file {options.model}")
     try:
         return xllamacpp.Server(_parameters(options, xllamacpp.CommonParams()))
     except RuntimeError as error:
-        raise AgenttopError(
-            f"llama.cpp did not start with {options.model} on port {options.port}: {error}",
-            "its log above says why",
-        ) from error
+        where = f"{options.model} on port {options.port or 'any'}"
+        raise AgenttopError(f"llama.cpp did not start with {where}", "its log says why") from error
 
 
 def _parameters(options: argparse.Namespace, parameters: Any) -> Any:
