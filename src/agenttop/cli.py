@@ -1,0 +1,109 @@
+"""The command line: names and one-line helps. A command's own module is imported when it is chosen.
+
+Imports argparse only: `agenttop --help` must answer at once, so nothing heavy may be reached from here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import agenttop
+from agenttop.errors import AgenttopError
+
+COMMANDS = {
+    "demo": ("demo", "a real llama.cpp server on a generated model, agents on it, and the console"),
+    "run": ("run", "run a profile of agents, level by level, and record it"),
+    "replay": ("replay", "play a recorded session in the console"),
+    "compare": ("compare", "tables of recordings, one row per level"),
+    "export": ("export", "a recording as CSV, JSON lines or Parquet"),
+    "list": ("list_", "sessions that run and recordings that exist"),
+    "attach": ("attach", "open the console on a session that already runs"),
+    "stream": ("stream", "frames as JSON lines"),
+    "once": ("once", "one look at host, GPUs and engines, as text or JSON"),
+    "doctor": ("doctor", "what agenttop can see here, what it cannot, and why"),
+    "profile": ("profile", "list, show or check agent profiles"),
+    "node": ("node", "the part that samples and records, on stdin and stdout"),
+}
+
+EPILOG = """\
+without a command: watch this host live; engines are found by themselves or named with --url
+
+exit codes: 0 fine, 1 the run or check failed, 2 wrong usage
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that fetches its arguments from its command's module when it is first used."""
+
+    module: str | None = None
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        if self.module is not None:
+            module, self.module = self.module, None
+            command = importlib.import_module(f"agenttop.commands.{module}")
+            command.add_arguments(self)
+            self.set_defaults(run=command.run)
+        return super().parse_known_args(args, namespace)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole tree, without the arguments of the commands."""
+    parser = _Parser(
+        prog="agenttop",
+        description="Watch one LLM inference host and the agents running against it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"agenttop {agenttop.__version__}")
+    watch_arguments(parser)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
+    for name, (module, text) in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+        command.module = module
+    return parser
+
+
+def watch_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command that watches an engine takes."""
+    parser.add_argument(
+        "--url", action="append", default=[], metavar="URL", help="an engine, e.g. http://127.0.0.1:8080 (repeatable)"
+    )
+    parser.add_argument(
+        "--api-key-env", metavar="NAME", help="environment variable that holds the API key of the named engines"
+    )
+    parser.add_argument(
+        "--no-metrics",
+        action="store_true",
+        help="do not ask engines for /metrics (each scrape resets llama.cpp's rate gauges for other readers)",
+    )
+    recording = parser.add_mutually_exclusive_group()
+    recording.add_argument("--out", metavar="FILE", help="record to FILE instead of a new file in the recordings folder")
+    recording.add_argument("--no-record", action="store_true", help="do not record")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns its exit code; errors are one line on stderr."""
+    arguments: Any = build_parser().parse_args(argv)
+    run = getattr(arguments, "run", None)
+    if run is None:
+        from agenttop.commands.live import run
+    try:
+        return int(run(arguments))
+    except AgenttopError as error:
+        sys.stderr.write(f"agenttop: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("\n")
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`). Keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

@@ -1,0 +1,73 @@
+"""What the commands that open the console share: start it, and part from the session in order."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agenttop.errors import AgenttopError
+from agenttop.model.clock import SystemClock
+from agenttop.model.commands import Command, Leave, Quit
+from agenttop.node.settings import NodeSettings
+
+if TYPE_CHECKING:
+    from agenttop.stream.lines import ChildSource
+    from agenttop.stream.rewind import Deck
+
+QUIT_S = 20.0
+"""How long a node may take to stop its agents, its engine and its recording."""
+
+
+def full_screen() -> bool:
+    """Whether this terminal can show the console; else output is plain text."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def watch(settings: NodeSettings, first: Sequence[Command] = ()) -> int:
+    """Start a node, open the console on it, and part from it as the user wishes."""
+    from agenttop.stream.lines import ChildSource
+
+    source = ChildSource(settings.argv(), SystemClock())
+    for command in first:
+        source.send(command)
+    deck = new_deck(source)
+    return part(source, deck, show(deck))
+
+
+def new_deck(source: ChildSource) -> Deck:
+    """The deck of a live session: rewinding reads its recording."""
+    from agenttop.stream.rewind import Deck
+
+    return Deck(source, SystemClock())
+
+
+def show(deck: Deck) -> str:
+    """Run the console. Returns how the user left: quit or leave."""
+    from agenttop.tui.app import run_console
+
+    return run_console(deck)
+
+
+def part(source: ChildSource, deck: Deck, how: str) -> int:
+    """End the session, or leave it running, and say where the recording is."""
+    session = deck.session
+    recording = session.recording if session is not None else None
+    ended = source.accepts
+    if how == "leave" and session is not None and ended is None:
+        source.send(Leave())
+        source.close()
+        sys.stdout.write(f"left running: agenttop attach {session.session}\n")
+    else:
+        source.send(Quit())
+        code = source.wait_exit(QUIT_S)
+        source.close()
+        if code is None:
+            raise AgenttopError(f"the node (pid {source.process.pid}) is still stopping after {QUIT_S:.0f} s")
+        if code != 0 or session is None:
+            raise AgenttopError(ended or "the node did not start")
+    if recording and Path(recording).exists():
+        sys.stdout.write(f"recording: {recording}\n")
+    return 0

@@ -1,0 +1,98 @@
+"""`agenttop once`: one look, as text or JSON. Rates need two looks, so it takes about two seconds."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from agenttop.cli import watch_arguments
+from agenttop.node.settings import NodeSettings
+
+SCHEMA = 1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `once`."""
+    watch_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object, schema 1")
+    parser.add_argument("--window", default="2s", metavar="T", help="span over which rates are taken (2s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """One look. Exit code 1 when a named engine cannot be read."""
+    from agenttop.commands.settings import from_arguments
+    from agenttop.model.units import parse_duration
+
+    return print_once(from_arguments(arguments), parse_duration(arguments.window), as_json=arguments.json)
+
+
+def print_once(settings: NodeSettings, window_s: float, *, as_json: bool) -> int:
+    """Look, print, and tell by the exit code whether every named engine could be read."""
+    from agenttop.commands.gather import look
+    from agenttop.view.store import Store
+
+    frames = look(settings, window_s)
+    store = Store()
+    store.feed(frames, max((frame.t for frame in frames), default=0.0))
+    if as_json:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report(store)), indent=2).decode() + "\n")
+    else:
+        import shutil
+
+        from agenttop.view.text import picture
+
+        width = shutil.get_terminal_size((100, 30)).columns
+        sys.stdout.write(picture(store, max(80, min(width, 200)), 40) + "\n")
+    unread = [url for url in settings.urls if (s := store.engines.get(url)) is None or s.state not in READABLE]
+    return 1 if unread else 0
+
+
+READABLE = ("ok", "busy", "asleep", "loading")
+
+
+def report(store: Any) -> dict[str, Any]:
+    """The JSON object of `once --json`, schema 1: the newest samples, and what is missing and why."""
+    import msgspec
+
+    host = msgspec.to_builtins(store.host) if store.host is not None else {}
+    return {
+        "schema": SCHEMA,
+        "host": _with_nulls(store.host, host),
+        "gpus": [_with_nulls(gpu, msgspec.to_builtins(gpu)) for gpu in store.gpus.values()],
+        "engines": [_engine(store, url) for url in store.engines],
+        "missing": [
+            {"what": missing.what, "why": missing.why, "fix": missing.fix}
+            for missing in store.missing.values()
+            if missing.why is not None
+        ],
+    }
+
+
+def _with_nulls(sample: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Every field of the type; those without a value as null. `t` and `kind` mean nothing here."""
+    fields = sample.__struct_fields__ if sample is not None else ()
+    return {name: values.get(name, getattr(sample, name)) for name in fields if name != "t"}
+
+
+def _engine(store: Any, url: str) -> dict[str, Any]:
+    import msgspec
+
+    sample = store.engines[url]
+    row = _with_nulls(sample, msgspec.to_builtins(sample))
+    row["engine"] = sample.name
+    row.pop("name", None)
+    row["slots"] = [
+        {
+            "id": slot.slot,
+            "phase": slot.phase,
+            "context_tokens": slot.context_tokens,
+            "context_limit_tokens": slot.context_limit_tokens,
+            "decode_tok_s": slot.decode_tok_s,
+            "prefill_tok_s": slot.prefill_tok_s,
+        }
+        for slot in store.slots_of(url)
+    ]
+    return row

@@ -1,0 +1,378 @@
+"""The node: composes collecting, directing and recording, and serves consoles."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import secrets
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import agenttop
+from agenttop import paths
+from agenttop.collect.host import host_facts
+from agenttop.collect.schedule import Ticker
+from agenttop.errors import AgenttopError
+from agenttop.model import commands as c
+from agenttop.model.clock import SessionClock, SystemClock
+from agenttop.model.frames import SCHEMA, Bye, Event, OwnSample, Session
+from agenttop.node.director import Director
+from agenttop.node.doors import Doorman
+from agenttop.node.hub import Hub, Listener
+from agenttop.node.pipes import PipeListener, read_lines
+from agenttop.node.sampling import EngineWatches, HostWatch
+from agenttop.node.settings import NodeSettings, recording_path
+from agenttop.oslayer import clean_descriptors, ignore_hangup, run_loop, stop_signals
+from agenttop.record.write import Recorder
+from agenttop.wire.codec import WireError, decode_command
+
+ANNOUNCE_S = 10.0
+"""How often the recording's size and the session's file are brought up to date."""
+
+
+class Node:
+    """One session, from its first frame to its last."""
+
+    def __init__(self, settings: NodeSettings, stream: int | None) -> None:
+        self._settings = settings
+        self._clock = SystemClock()
+        self._session_clock = SessionClock(self._clock)
+        self._now = self._session_clock.now
+        self.session = _new_session(settings, self._clock.wall())
+        recorder = None
+        if settings.record:
+            path = recording_path(settings, self.session.session, paths.recordings()).absolute()
+            import msgspec
+
+            self.session = msgspec.structs.replace(self.session, recording=str(path))
+            recorder = Recorder(path, self.session)
+        self.hub = Hub(self._now, recorder, self.session.recording)
+        self._host = HostWatch(self._clock, self._now)
+        self._engines = EngineWatches(
+            self.hub,
+            self._now,
+            api_key=os.environ.get(settings.api_key_env) if settings.api_key_env else None,
+            metrics=settings.scrape_metrics,
+            interval_s=settings.interval_s,
+            agents=lambda: list(self.director.agents.values()),
+        )
+        self.director = Director(
+            self.hub,
+            self._now,
+            origin=self._session_clock.origin,
+            api_key_env=settings.api_key_env,
+            engine=self._engines.get,
+        )
+        self._doorman = Doorman(
+            paths.sessions(), self.session, enter=self._enter, leave=self._leave, line=self._line
+        )
+        self._stream = stream
+        self._pipe: PipeListener | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Future[str] | None = None
+        self._jobs: set[asyncio.Task[None]] = set()
+        self._run: asyncio.Task[None] | None = None
+        self._start_lock = asyncio.Lock()
+        self._demo: Any = None
+
+    async def serve(self) -> None:
+        """Run the session to its end."""
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.create_future()
+        self._catch_signals()
+        self.hub.publish([self.session])
+        self.hub.announce_recording()
+        if self._stream is not None:
+            self._pipe = PipeListener(self._stream)
+            self.hub.join(self._pipe)
+            read_lines(0, lambda line: self._call(self._line, line), lambda: self._call(self._pipe_ended))
+        await self._doorman.open()
+        self._spawn(self._watch_host())
+        self._spawn(self._keep_books())
+        for url in self._settings.urls:
+            self._engines.add(url, load_allowed=True)
+        if self._settings.demo:
+            self._spawn(self._start_demo())
+        if self._settings.discover and not self._settings.demo:
+            self._spawn(self._engines.discover())
+        why = await self._end
+        await self._close(why)
+
+    def end(self, why: str) -> None:
+        """End the session in order; the first reason counts."""
+        if self._end is not None and not self._end.done():
+            self._end.set_result(why)
+
+    async def _close(self, why: str) -> None:
+        self._doorman.update(agents=0)
+        await self.director.close()
+        for job in [*self._jobs, *([self._run] if self._run else [])]:
+            job.cancel()
+        await asyncio.gather(*self._jobs, return_exceptions=True)
+        await self._engines.close()
+        if self._demo is not None:
+            await asyncio.to_thread(self._demo.stop)
+        await self._host.close()
+        self.hub.publish([Event(t=self._now(), event="session.end", text=why)])
+        self.hub.commit()
+        self.hub.announce_recording()
+        self.hub.close()
+        self.hub.publish([Bye(t=self._now(), why=why)])
+        await self._doorman.close()
+        if self._pipe is not None:
+            await asyncio.to_thread(self._pipe.close)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._jobs.add(task)
+        task.add_done_callback(self._job_done)
+        return task
+
+    def _job_done(self, task: asyncio.Task[None]) -> None:
+        self._jobs.discard(task)
+        if task.cancelled() or task.exception() is None:
+            return
+        # A part of the node broke. The session goes on without it, and says so.
+        error = task.exception()
+        self.hub.event("node.fault", f"a part of the node stopped: {type(error).__name__}: {error}", severity="bad")
+
+    def _call(self, function: Any, *arguments: Any) -> None:
+        """From a thread into the loop; after the loop has ended there is nobody to call."""
+        assert self._loop is not None
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _catch_signals(self) -> None:
+        ignore_hangup()
+        for number in stop_signals():
+            signal.signal(number, lambda received, _frame: self._call(self.end, _ended_by(received)))
+
+    # What is looked at
+
+    async def _watch_host(self) -> None:
+        self.hub.publish(await self._host.open())
+        ticker = Ticker(self._settings.interval_s)
+        while True:
+            self.hub.publish(await self._host.sample())
+            await ticker.wait()
+
+    async def _keep_books(self) -> None:
+        """Commit the recording once a second; keep the session's file true."""
+        ticker = Ticker(1.0)
+        announced = self._now()
+        while True:
+            await ticker.wait()
+            self.hub.commit()
+            plan = self.director.plan
+            self._doorman.update(
+                engines=sorted(self._engines.samples),
+                agents=self.director.target,
+                profile=plan.profile if plan else None,
+                consoles=self.hub.listeners,
+            )
+            if self._now() - announced >= ANNOUNCE_S:
+                announced = self._now()
+                self.hub.announce_recording()
+            self._end_if_alone()
+
+    async def _start_demo(self) -> None:
+        from agenttop.demo.engine import DemoEngine
+
+        self.hub.event("demo.starting", "starting the demo engine: llama.cpp on a random-weight model")
+        starting = asyncio.ensure_future(asyncio.to_thread(DemoEngine.start))
+        try:
+            # Shielded: an engine that is being started when the session ends must still be stopped.
+            self._demo = await asyncio.shield(starting)
+        except AgenttopError as error:
+            self.hub.event("demo.failed", str(error), severity="bad")
+            self.end(f"the demo engine did not start: {error}")
+            return
+        except asyncio.CancelledError:
+            with contextlib.suppress(AgenttopError):
+                self._demo = await starting
+            raise
+        self._engines.add(self._demo.url, load_allowed=True)
+        self._begin(
+            c.StartAgents(engine=self._demo.url, profile="human", target=self._settings.demo_agents, stagger_s=4.0)
+        )
+
+    # Consoles and their wishes
+
+    def _enter(self, listener: Listener) -> None:
+        self.hub.join(listener)
+        self.hub.event("console.attached", "a console attached")
+
+    def _leave(self, listener: Listener) -> None:
+        self.hub.part(listener)
+        self.hub.event("console.left", "a console left")
+        self._end_if_alone()
+
+    def _pipe_ended(self) -> None:
+        if self._pipe is not None:
+            self.hub.part(self._pipe)
+        if self._settings.demo:
+            self.end("the console is gone, and a demo ends with it")
+            return
+        if self.director.active or self._run is not None:
+            self.hub.event("console.left", "the console is gone; the session goes on until its agents are stopped")
+        self._end_if_alone()
+
+    def _end_if_alone(self) -> None:
+        """Nobody watches and nothing runs: nothing is left to do."""
+        running = self._run is not None and not self._run.done()
+        if self.hub.listeners == 0 and not running and not self.director.active:
+            self.end("no console and no agents are left")
+
+    def _line(self, line: bytes) -> None:
+        try:
+            command = decode_command(line)
+        except WireError as error:
+            self.hub.event("command.refused", str(error), severity="bad")
+            return
+        self._obey(command)
+
+    def _obey(self, command: c.Command) -> None:
+        match command:
+            case c.StartAgents():
+                if command.confirmed:
+                    self._engines.allow(command.engine)
+                self._begin(command)
+            case c.SetTarget():
+                self._wish(self._retarget(command.target))
+            case c.AddAgents():
+                self._wish(self._add(command.count))
+            case c.StopAgent():
+                self._try(self.director.stop_one, command.agent)
+            case c.StopAll():
+                self._abandon_run()
+                self.director.stop_all()
+            case c.Drain():
+                self._abandon_run()
+                self.director.drain()
+            case c.Pause():
+                self.director.pause(command.on)
+            case c.Mark():
+                self.hub.event("mark", command.text, source="you")
+            case c.RunPlan():
+                self._run = asyncio.ensure_future(self._run_plan(command))
+            case c.OwnCost():
+                self._own_cost(command)
+            case c.Leave():
+                if self._pipe is not None:
+                    self.hub.part(self._pipe)
+                self._end_if_alone()
+            case c.Quit():
+                self.end("ended by the user")
+
+    def _own_cost(self, cost: c.OwnCost) -> None:
+        self.hub.publish(
+            [
+                OwnSample(
+                    t=self._now(),
+                    role="console",
+                    pid=cost.pid,
+                    cpu_fraction=cost.cpu_fraction,
+                    window_s=cost.window_s,
+                    memory_bytes=cost.memory_bytes,
+                )
+            ]
+        )
+
+    def _begin(self, command: c.StartAgents) -> None:
+        self._wish(self.director.start(command))
+
+    def _wish(self, work: Coroutine[Any, Any, None]) -> None:
+        self._spawn(self._carry_out(work))
+
+    async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
+        async with self._start_lock:  # one wish at a time, in the order they came
+            try:
+                await work
+            except AgenttopError as error:
+                self.hub.event("command.refused", str(error), severity="bad")
+
+    def _try(self, function: Any, *arguments: Any) -> None:
+        try:
+            function(*arguments)
+        except AgenttopError as error:
+            self.hub.event("command.refused", str(error), severity="bad")
+
+    async def _retarget(self, target: int) -> None:
+        await self.director.set_target(target)
+
+    async def _add(self, count: int) -> None:
+        await self.director.set_target(max(0, self.director.target + count))
+
+    def _abandon_run(self) -> None:
+        if self._run is not None and not self._run.done():
+            self._run.cancel()
+            self.hub.event("run.abandoned", "the run was stopped before its end", source="you", severity="warn")
+
+    async def _run_plan(self, plan: c.RunPlan) -> None:
+        try:
+            await self.director.run(plan)
+        except asyncio.CancelledError:
+            return
+        except AgenttopError as error:
+            self.hub.event("run.failed", str(error), severity="bad")
+            self.end(f"the run failed: {error}")
+            return
+        await self._settle()
+        self.end("the run has ended")
+
+    async def _settle(self) -> None:
+        """Wait until the cancelled requests have been reported, so that the recording has them."""
+        deadline = self._now() + 5.0
+        while self.director.agents and self._now() < deadline:
+            await asyncio.sleep(0.05)
+
+
+def _ended_by(number: int) -> str:
+    return f"ended by signal {signal.Signals(number).name}"
+
+
+def _new_session(settings: NodeSettings, wall: float) -> Session:
+    import time
+
+    facts = host_facts()
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(wall))
+    host = str(facts["host"])
+    return Session(
+        t=0.0,
+        schema=SCHEMA,
+        session=f"{stamp}-{_file_name(host)}-{secrets.token_hex(2)}",
+        started_unix=wall,
+        agenttop=agenttop.__version__,
+        python=platform.python_version(),
+        demo=settings.demo,
+        node_pid=os.getpid(),
+        urls=list(settings.urls),
+        **facts,
+    )
+
+
+def _file_name(host: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in host)[:24] or "host"
+
+
+def main(settings: NodeSettings) -> int:
+    """Serve one session on stdin and stdout. Exit code 0, or 1 with one sentence on stderr."""
+    stream = clean_descriptors()
+    try:
+        node = Node(settings, stream)
+    except AgenttopError as error:
+        # The console reads frames, so the reason goes out as one, besides to stderr.
+        from agenttop.wire.codec import encode
+
+        os.write(stream, encode(Bye(t=0.0, why=str(error))))
+        sys.stderr.write(f"agenttop: {error}\n")
+        return error.exit_code
+    run_loop(node.serve())
+    return 0
+
+

@@ -1,0 +1,157 @@
+"""What the node looks at, and how often: host and GPUs in one thread, each engine in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from agenttop.collect.discovery import find_engines
+from agenttop.collect.engine.watch import EngineWatch
+from agenttop.collect.gpu.base import GpuAdapter
+from agenttop.collect.gpu.detect import detect
+from agenttop.collect.host import HostSampler
+from agenttop.collect.own import OwnCost
+from agenttop.collect.schedule import Ticker
+from agenttop.model.clock import Clock
+from agenttop.model.frames import AgentSample, EngineSample, Frame, Missing, SlotSample
+from agenttop.node.hub import Hub
+from agenttop.node.join import Joiner
+
+DISCOVERY_S = 10.0
+
+
+class HostWatch:
+    """Host, GPUs and the node's own cost. All sampling happens in one thread: psutil keeps the base of its
+    differences per thread, and a GPU library must never block the event loop."""
+
+    def __init__(self, clock: Clock, now: Callable[[], float]) -> None:
+        self._clock = clock
+        self._now = now
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
+        self._host: HostSampler | None = None
+        self._own: OwnCost | None = None
+        self._gpus: list[GpuAdapter] = []
+
+    async def open(self) -> list[Missing]:
+        """Find the GPUs and take the base of the first rates."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open)
+
+    async def sample(self) -> list[Frame]:
+        """One look at everything."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._sample)
+
+    async def close(self) -> None:
+        """Let go of the GPU libraries; a call that hangs in a driver is not waited for."""
+        with contextlib.suppress(TimeoutError):
+            loop = asyncio.get_running_loop()
+            await asyncio.wait_for(loop.run_in_executor(self._thread, self._close), 2.0)
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _open(self) -> list[Missing]:
+        self._host = HostSampler(self._clock)
+        self._own = OwnCost("node")
+        self._gpus, missing = detect(self._now())
+        return missing
+
+    def _sample(self) -> list[Frame]:
+        t = self._now()
+        frames: list[Frame] = []
+        if self._host is not None:
+            frames.append(self._host.sample(t))
+        for adapter in self._gpus:
+            frames.extend(adapter.sample(t))
+        if self._own is not None:
+            frames.append(self._own.sample(t))
+        return frames
+
+    def _close(self) -> None:
+        for adapter in self._gpus:
+            adapter.close()
+
+
+class EngineWatches:
+    """All engines of a session: those named, and those found on this host."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        now: Callable[[], float],
+        *,
+        api_key: str | None,
+        metrics: bool,
+        interval_s: float,
+        agents: Callable[[], list[AgentSample]],
+    ) -> None:
+        self._hub = hub
+        self._now = now
+        self._api_key = api_key
+        self._metrics = metrics
+        self._interval_s = interval_s
+        self._agents = agents
+        self._watches: dict[str, EngineWatch] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._joiners: dict[str, Joiner] = {}
+        self.samples: dict[str, EngineSample] = {}
+
+    def add(self, url: str, *, load_allowed: bool) -> None:
+        """Watch an engine from now on. Raises UsageError for something that is no URL.
+
+        The key goes only to engines the user named: one found on the host might be anybody's.
+        """
+        key = self._api_key if load_allowed else None
+        watch = EngineWatch(url, api_key=key, now=self._now, load_allowed=load_allowed, metrics=self._metrics)
+        if watch.url in self._watches:
+            return
+        self._watches[watch.url] = watch
+        self._tasks.add(asyncio.create_task(self._follow(watch), name=f"engine {watch.url}"))
+
+    def get(self, url: str) -> EngineSample | None:
+        """The newest sample of an engine, by its URL."""
+        return self.samples.get(url)
+
+    def allow(self, url: str) -> None:
+        """The user has confirmed that load may go there."""
+        watch = self._watches.get(url)
+        if watch is None or watch.load_allowed:
+            return
+        watch.load_allowed = True
+        sample = self.samples.get(url)
+        if sample is not None:
+            import msgspec
+
+            self.samples[url] = msgspec.structs.replace(sample, load_allowed=True)
+        self._hub.event("engine.confirmed", f"load may go to {url}", source="you", subject=url)
+
+    async def discover(self) -> None:
+        """Look for engines on this host, again and again, off the event loop."""
+        loop = asyncio.get_running_loop()
+        ticker = Ticker(DISCOVERY_S)
+        while True:
+            for found in await loop.run_in_executor(None, find_engines):
+                if found.url not in self._watches:
+                    self.add(found.url, load_allowed=False)
+                    self._hub.event("engine.found", f"found {found.hint} at {found.url}", subject=found.url)
+            await ticker.wait()
+
+    async def close(self) -> None:
+        """Stop looking."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for watch in self._watches.values():
+            await watch.close()
+
+    async def _follow(self, watch: EngineWatch) -> None:
+        ticker = Ticker(self._interval_s)
+        joiner = Joiner()
+        while True:
+            reading = await watch.poll()
+            self.samples[watch.url] = reading.sample
+            slots: list[SlotSample] = joiner.join(reading.slots, self._agents_of(watch.url))
+            self._hub.publish([reading.sample, *slots, *reading.missing, *reading.events])
+            await ticker.wait()
+
+    def _agents_of(self, url: str) -> list[AgentSample]:
+        return [agent for agent in self._agents() if agent.engine == url]

@@ -1,0 +1,61 @@
+"""What a node is asked to do, and the command line that asks it: the console starts its node with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of one session."""
+
+    urls: list[str] = []
+    """Engines the user named; load may go to these."""
+    api_key_env: str | None = None
+    """Name of the environment variable with the engines' key; the key itself is never passed on."""
+    record: bool = True
+    out: Path | None = None
+    """Where to record; None: a new file in `paths.recordings()`."""
+    demo: bool = False
+    """Start a demo engine, four agents on it, and end with the console."""
+    demo_agents: int = 4
+    discover: bool = True
+    """Look for engines on this host."""
+    scrape_metrics: bool = True
+    """Ask engines for `/metrics`. llama.cpp's rate gauges are reset by every scrape, so whoever has a
+    Prometheus on the same server may switch this off."""
+    interval_s: float = 1.0
+
+    def argv(self, python: str = sys.executable) -> list[str]:
+        """The command that starts this node on stdin and stdout."""
+        line = [python, "-m", "agenttop", "node"]
+        for url in self.urls:
+            line += ["--url", url]
+        if self.api_key_env:
+            line += ["--api-key-env", self.api_key_env]
+        if not self.record:
+            line += ["--no-record"]
+        if self.out is not None:
+            line += ["--out", str(self.out)]
+        if self.demo:
+            line += ["--demo", "--demo-agents", str(self.demo_agents)]
+        if not self.discover:
+            line += ["--no-discovery"]
+        if not self.scrape_metrics:
+            line += ["--no-metrics"]
+        if self.interval_s != 1.0:
+            line += ["--interval", str(self.interval_s)]
+        return line
+
+
+def recording_path(settings: NodeSettings, session: str, folder: Path) -> Path:
+    """The file a session records to."""
+    return settings.out if settings.out is not None else folder / f"{session}.agenttop"
+
+
+def as_text(urls: Sequence[str]) -> str:
+    """Engines in a sentence."""
+    return ", ".join(urls) if urls else "engines found on this host"
