@@ -1,0 +1,28 @@
+"""Waiting for something to become true, without a sleep that is too short on a busy machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def until(look: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
+    """Call `look` until it gives something true; return that. Fails, naming `what`, after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what or look}"
+        time.sleep(0.01)
+    return seen
+
+
+async def until_async(look: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:
+    """The same inside an event loop, which goes on meanwhile."""
+    deadline = time.monotonic() + timeout_s
+    while not (seen := look()):
+        assert time.monotonic() < deadline, f"waited {timeout_s:g} s in vain for {what or look}"
+        await asyncio.sleep(0.01)
+    return seen
