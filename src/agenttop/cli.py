@@ -9,7 +9,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import agenttop
@@ -66,7 +66,9 @@ def build_parser() -> argparse.ArgumentParser:
     watch_arguments(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     for name, (module, text) in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+        command = commands.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
+        )
         command.module = module
     return parser
 
@@ -74,10 +76,16 @@ def build_parser() -> argparse.ArgumentParser:
 def watch_arguments(parser: argparse.ArgumentParser) -> None:
     """What every command that watches an engine takes."""
     parser.add_argument(
-        "--url", action="append", default=[], metavar="URL", help="an engine, e.g. http://127.0.0.1:8080 (repeatable)"
+        "--url",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="an engine, e.g. http://127.0.0.1:8080 (repeatable)",
     )
     parser.add_argument(
-        "--api-key-env", metavar="NAME", help="environment variable that holds the API key of the named engines"
+        "--api-key-env",
+        metavar="NAME",
+        help="environment variable that holds the API key of the named engines",
     )
     parser.add_argument(
         "--no-metrics",
@@ -85,18 +93,27 @@ def watch_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not ask engines for /metrics (each scrape resets llama.cpp's rate gauges for other readers)",
     )
     recording = parser.add_mutually_exclusive_group()
-    recording.add_argument("--out", metavar="FILE", help="record to FILE instead of a new file in the recordings folder")
+    recording.add_argument(
+        "--out", metavar="FILE", help="record to FILE instead of a new file in the recordings folder"
+    )
     recording.add_argument("--no-record", action="store_true", help="do not record")
+
+
+def _chosen(arguments: Any) -> Callable[[Any], int]:
+    """The function behind the command line: without a command, the live console."""
+    if not hasattr(arguments, "run"):
+        from agenttop.commands import live
+
+        return live.run
+    chosen: Callable[[Any], int] = arguments.run
+    return chosen
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code; errors are one line on stderr."""
     arguments: Any = build_parser().parse_args(argv)
-    run = getattr(arguments, "run", None)
-    if run is None:
-        from agenttop.commands.live import run
     try:
-        return int(run(arguments))
+        return int(_chosen(arguments)(arguments))
     except AgenttopError as error:
         sys.stderr.write(f"agenttop: {error}\n")
         return error.exit_code

@@ -9,7 +9,9 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `attach`."""
-    parser.add_argument("session", nargs="?", metavar="SESSION", help="its name or the beginning of it (see `list`)")
+    parser.add_argument(
+        "session", nargs="?", metavar="SESSION", help="its name or the beginning of it (see `list`)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

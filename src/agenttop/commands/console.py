@@ -14,6 +14,7 @@ from agenttop.model.commands import Command, Leave, Quit
 from agenttop.node.settings import NodeSettings
 
 if TYPE_CHECKING:
+    from agenttop.stream.base import FrameSource
     from agenttop.stream.lines import ChildSource
     from agenttop.stream.rewind import Deck
 
@@ -37,7 +38,7 @@ def watch(settings: NodeSettings, first: Sequence[Command] = ()) -> int:
     return part(source, deck, show(deck))
 
 
-def new_deck(source: ChildSource) -> Deck:
+def new_deck(source: FrameSource) -> Deck:
     """The deck of a live session: rewinding reads its recording."""
     from agenttop.stream.rewind import Deck
 

@@ -39,7 +39,9 @@ def look(settings: NodeSettings, window_s: float, clock: Clock | None = None) ->
     Nothing is recorded. Raises AgenttopError when the node does not start.
     """
     clock = clock or SystemClock()
-    quiet = msgspec.structs.replace(settings, record=False, out=None, interval_s=min(1.0, max(0.2, window_s / 4)))
+    quiet = msgspec.structs.replace(
+        settings, record=False, out=None, interval_s=min(1.0, max(0.2, window_s / 4))
+    )
     frames: list[Frame] = []
     with started(quiet) as source:
         limit = clock.monotonic() + START_S

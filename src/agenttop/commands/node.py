@@ -19,10 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve one session; ends when its last console has gone and no agents run."""
+    import msgspec
+
     from agenttop.commands.settings import from_arguments
     from agenttop.node.main import main
-
-    import msgspec
 
     settings = from_arguments(arguments)
     settings = msgspec.structs.replace(

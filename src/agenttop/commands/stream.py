@@ -11,7 +11,9 @@ from agenttop.cli import watch_arguments
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `stream`."""
     watch_arguments(parser)
-    parser.add_argument("--for", dest="duration", metavar="T", help="end after this long, e.g. 10s (else at Ctrl-C)")
+    parser.add_argument(
+        "--for", dest="duration", metavar="T", help="end after this long, e.g. 10s (else at Ctrl-C)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

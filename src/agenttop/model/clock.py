@@ -9,9 +9,13 @@ from typing import Protocol
 class Clock(Protocol):
     """A monotonic clock and the wall clock it is anchored to, both in seconds."""
 
-    def monotonic(self) -> float: ...
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment."""
+        ...
 
-    def wall(self) -> float: ...
+    def wall(self) -> float:
+        """Seconds since 1970 UTC."""
+        ...
 
 
 class SystemClock:
@@ -22,9 +26,11 @@ class SystemClock:
     """
 
     def monotonic(self) -> float:
+        """Seconds since the machine started, or so."""
         return time.monotonic()
 
     def wall(self) -> float:
+        """Seconds since 1970 UTC."""
         return time.time()
 
 
@@ -36,12 +42,15 @@ class ManualClock:
         self._wall_offset = wall - now
 
     def monotonic(self) -> float:
+        """What was set."""
         return self.now
 
     def wall(self) -> float:
+        """What was set, on the wall clock."""
         return self.now + self._wall_offset
 
     def advance(self, seconds: float) -> None:
+        """Let time pass."""
         self.now += seconds
 
 
@@ -53,4 +62,5 @@ class SessionClock:
         self.origin = clock.monotonic() if origin is None else origin
 
     def now(self) -> float:
+        """Seconds since the session began."""
         return self._clock.monotonic() - self.origin

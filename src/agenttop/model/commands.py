@@ -25,6 +25,8 @@ class StartAgents(Command, frozen=True, kw_only=True, tag="start-agents"):
 
 
 class SetTarget(Command, frozen=True, kw_only=True, tag="set-target"):
+    """Bring the number of agents to `target`."""
+
     target: int
 
 
@@ -129,6 +131,8 @@ class Configure(DriverCommand, frozen=True, kw_only=True, tag="configure"):
 
 
 class LaunchAgent(DriverCommand, frozen=True, kw_only=True, tag="launch"):
+    """Start one agent."""
+
     agent: str
     number: int
     """Its ordinal in the session; with the seed it fixes the whole plan of the agent."""
@@ -137,16 +141,22 @@ class LaunchAgent(DriverCommand, frozen=True, kw_only=True, tag="launch"):
 
 
 class HaltAgent(DriverCommand, frozen=True, kw_only=True, tag="halt"):
+    """Stop one agent."""
+
     agent: str
     now: bool
     """Cancel the request in flight; else let the turn finish."""
 
 
 class HaltAll(DriverCommand, frozen=True, kw_only=True, tag="halt-all"):
+    """Stop every agent."""
+
     now: bool
 
 
 class PauseAll(DriverCommand, frozen=True, kw_only=True, tag="pause-all"):
+    """Hold back new turns, or let them go on."""
+
     on: bool
 
 

@@ -64,15 +64,17 @@ def rate(value: float | None) -> str:
         return "0"
     if value < 99.95:
         return f"{value:.1f}"
-    return count(value)
+    return f"{value:.0f}" if value < 999.5 else _scaled(value)
 
 
 def count(value: float | None) -> str:
     """A count in at most 5 characters: `812`, `8192`, `44k`, `1.2M`."""
     if value is None:
         return MISSING
-    if value < 9999.5:
-        return f"{value:.0f}" if value < 999.5 or value == int(value) else f"{value / 1000:.1f}k"
+    return f"{value:.0f}" if value < 9999.5 else _scaled(value)
+
+
+def _scaled(value: float) -> str:
     for limit, divisor, suffix in ((999_500, 1e3, "k"), (999.5e6, 1e6, "M"), (999.5e9, 1e9, "G")):
         if value < limit:
             short = value / divisor

@@ -22,7 +22,7 @@ CONTEXT_WAIT_S = 60.0
 """How long a start waits for an engine that is loading to tell its context size."""
 
 
-class Refused(AgenttopError):
+class RefusedError(AgenttopError):
     """A wish of the user that is not carried out; the message says why."""
 
 
@@ -65,7 +65,7 @@ class Director:
         return self._plan
 
     async def start(self, command: c.StartAgents) -> None:
-        """Resolve the profile, fit it to the engine, and bring the agents to the target. Raises Refused."""
+        """Fit the profile to the engine and bring the agents to the target. Raises RefusedError."""
         _check_target(command.target)
         sample = await self._ready_engine(command.engine)
         profile = load(command.profile)
@@ -90,11 +90,11 @@ class Director:
         await self.set_target(command.target)
 
     async def set_target(self, target: int) -> None:
-        """More agents are launched one stagger apart; fewer means that the youngest stop. Raises Refused."""
+        """Launch more agents, one stagger apart, or stop the youngest. Raises RefusedError."""
         _check_target(target)
         plan = self._plan
         if plan is None:
-            raise Refused("no load is set up yet", "open the agents panel with a")
+            raise RefusedError("no load is set up yet", "open the agents panel with a")
         before, self.target = self.target, target
         if target != before:
             text = f"agents {before} → {target} ({plan.profile})"
@@ -106,9 +106,9 @@ class Director:
             self._halt(self._names[target:])
 
     def stop_one(self, agent: str) -> None:
-        """Stop one agent and lower the target with it. Raises Refused."""
+        """Stop one agent and lower the target with it. Raises RefusedError."""
         if agent not in self._names:
-            raise Refused(f"there is no agent {agent} to stop")
+            raise RefusedError(f"there is no agent {agent} to stop")
         self._halt([agent])
         self.target = len(self._names)
         self._event("agents.stop", f"{agent} stopped", subject=agent)
@@ -137,18 +137,24 @@ class Director:
         self._event("agents.pause" if on else "agents.resume", "agents paused" if on else "agents go on")
 
     async def run(self, plan: c.RunPlan) -> None:
-        """One level after another, then stop everything. Raises Refused before anything has started."""
+        """One level after another, then stop everything. Raises RefusedError before anything has started."""
         if not plan.levels or plan.seconds <= 0:
-            raise Refused("a run needs at least one level and a duration")
+            raise RefusedError("a run needs at least one level and a duration")
         start = c.StartAgents(
-            engine=plan.engine, profile=plan.profile, target=plan.levels[0], stagger_s=plan.stagger_s, seed=plan.seed
+            engine=plan.engine,
+            profile=plan.profile,
+            target=plan.levels[0],
+            stagger_s=plan.stagger_s,
+            seed=plan.seed,
         )
-        for number, agents in enumerate(plan.levels):
+        for agents in plan.levels:
             _check_target(agents)
         for number, agents in enumerate(plan.levels):
             t_end = self._now() + plan.seconds
             self._hub.publish([Level(t=self._now(), level=number, agents=agents, t_end=t_end)])
-            self._event("run.level", f"level {number + 1} of {len(plan.levels)}: {agents} agents", source="node")
+            self._event(
+                "run.level", f"level {number + 1} of {len(plan.levels)}: {agents} agents", source="node"
+            )
             if number == 0:
                 await self.start(start)
             else:
@@ -167,18 +173,20 @@ class Director:
         self._hub.event(name, text, source=source, subject=subject)
 
     async def _ready_engine(self, url: str) -> EngineSample:
-        """The engine's newest sample, once it can serve. Raises Refused."""
+        """The engine's newest sample, once it can serve. Raises RefusedError."""
         deadline = self._now() + CONTEXT_WAIT_S
         while True:
             sample = self._engine(url)
             if sample is None:
-                raise Refused(f"{url} is not an engine of this session", "name it with --url")
+                raise RefusedError(f"{url} is not an engine of this session", "name it with --url")
             if not sample.load_allowed:
-                raise Refused(f"{url} was found, not named", "confirm it in the agents panel, or name it with --url")
+                raise RefusedError(
+                    f"{url} was found, not named", "confirm it in the agents panel, or name it with --url"
+                )
             if sample.state in ("ok", "busy", "asleep") and sample.age_s is not None:
                 return sample
             if sample.state in ("unauthorised", "unsupported") or self._now() > deadline:
-                raise Refused(f"{url} cannot take load: {sample.note or sample.state}")
+                raise RefusedError(f"{url} cannot take load: {sample.note or sample.state}")
             await asyncio.sleep(0.2)
 
     async def _ensure_driver(self) -> None:
@@ -188,7 +196,7 @@ class Director:
         try:
             await driver.start()
         except OSError as error:
-            raise Refused(f"the driver process cannot be started: {error}") from error
+            raise RefusedError(f"the driver process cannot be started: {error}") from error
         self._driver = driver
         if self._plan is not None and (sample := self._engine(self._plan.engine)) is not None:
             self._configure(sample)
@@ -211,7 +219,7 @@ class Director:
         )
 
     def _launch(self, count: int, plan: Plan) -> None:
-        """Launch agents one stagger apart, counted from the last start so that + pressed twice staggers too."""
+        """Launch agents one stagger apart; counted from the last start, so that + pressed twice staggers too."""
         at = self._now()
         if self._names and plan.stagger_s:
             at = max(at, self._last_start + plan.stagger_s)
@@ -251,7 +259,9 @@ class Director:
         """The driver died by itself: say so, and show its agents as stopped."""
         now = self._now()
         stopped: list[Frame] = [
-            msgspec.structs.replace(sample, t=now, state="stopped", state_since=now, state_until=None, slot=None)
+            msgspec.structs.replace(
+                sample, t=now, state="stopped", state_since=now, state_until=None, slot=None
+            )
             for sample in self.agents.values()
         ]
         count = len(self.agents)
@@ -267,7 +277,7 @@ class Director:
 
 def _check_target(target: int) -> None:
     if not 0 <= target <= MOST_AGENTS:
-        raise Refused(f"{target} agents is out of range", f"0 to {MOST_AGENTS}")
+        raise RefusedError(f"{target} agents is out of range", f"0 to {MOST_AGENTS}")
 
 
 def _same_load(one: Plan, other: Plan) -> bool:

@@ -64,7 +64,9 @@ class Doorman:
         self._socket = folder / f"{session.session}.sock"
         self._session = session
         self._enter, self._leave, self._line = enter, leave, line
-        self._unix = hasattr(socket, "AF_UNIX") and hasattr(asyncio, "start_unix_server") if unix is None else unix
+        self._unix = (
+            hasattr(socket, "AF_UNIX") and hasattr(asyncio, "start_unix_server") if unix is None else unix
+        )
         self._server: asyncio.Server | None = None
         self._guests: set[asyncio.Task[None]] = set()
         self.door = Door(
@@ -81,7 +83,9 @@ class Doorman:
         """Start to listen and write the session's file."""
         if self._unix and len(str(self._socket).encode()) <= SOCKET_PATH_BYTES:
             self._socket.unlink(missing_ok=True)
-            self._server = await asyncio.start_unix_server(self._guest, str(self._socket), limit=MAX_LINE_BYTES)
+            self._server = await asyncio.start_unix_server(
+                self._guest, str(self._socket), limit=MAX_LINE_BYTES
+            )
             self.update(unix=str(self._socket))
         else:
             self._server = await asyncio.start_server(self._guest, "127.0.0.1", 0, limit=MAX_LINE_BYTES)

@@ -24,14 +24,22 @@ class Sink(Protocol):
 
     failure: str | None
 
-    def add(self, frame: Frame) -> None: ...
+    def add(self, frame: Frame) -> None:
+        """Take in a frame."""
+        ...
 
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Make everything taken in last."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Commit and close."""
+        ...
 
     @property
-    def size_bytes(self) -> int: ...
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        ...
 
 
 class Hub:
@@ -65,7 +73,15 @@ class Hub:
             for listener in self._listeners:
                 listener.offer(lines)
 
-    def event(self, name: str, text: str, *, source: str = "node", severity: str = "info", subject: str | None = None) -> None:
+    def event(
+        self,
+        name: str,
+        text: str,
+        *,
+        source: str = "node",
+        severity: str = "info",
+        subject: str | None = None,
+    ) -> None:
         """Publish one event, now."""
         self.publish(
             [Event(t=self._now(), event=name, text=text, source=source, severity=severity, subject=subject)]

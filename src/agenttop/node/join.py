@@ -56,9 +56,7 @@ class Joiner:
         taken = {pair.agent for pair in kept.values()}
         free_agents = [agent for name, agent in in_flight.items() if name not in taken]
         free_slots = [slot for slot in slots if (key := _key(slot)) and key not in kept]
-        fits = {
-            slot.slot: [agent for agent in free_agents if _fits(slot, agent)] for slot in free_slots
-        }
+        fits = {slot.slot: [agent for agent in free_agents if _fits(slot, agent)] for slot in free_slots}
         claims: dict[str, int] = {}
         for agents in fits.values():
             for agent in agents:

@@ -10,7 +10,6 @@ import secrets
 import signal
 import sys
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
 import agenttop
@@ -139,7 +138,9 @@ class Node:
             return
         # A part of the node broke. The session goes on without it, and says so.
         error = task.exception()
-        self.hub.event("node.fault", f"a part of the node stopped: {type(error).__name__}: {error}", severity="bad")
+        self.hub.event(
+            "node.fault", f"a part of the node stopped: {type(error).__name__}: {error}", severity="bad"
+        )
 
     def _call(self, function: Any, *arguments: Any) -> None:
         """From a thread into the loop; after the loop has ended there is nobody to call."""
@@ -198,7 +199,9 @@ class Node:
             raise
         self._engines.add(self._demo.url, load_allowed=True)
         self._begin(
-            c.StartAgents(engine=self._demo.url, profile="human", target=self._settings.demo_agents, stagger_s=4.0)
+            c.StartAgents(
+                engine=self._demo.url, profile="human", target=self._settings.demo_agents, stagger_s=4.0
+            )
         )
 
     # Consoles and their wishes
@@ -219,7 +222,9 @@ class Node:
             self.end("the console is gone, and a demo ends with it")
             return
         if self.director.active or self._run is not None:
-            self.hub.event("console.left", "the console is gone; the session goes on until its agents are stopped")
+            self.hub.event(
+                "console.left", "the console is gone; the session goes on until its agents are stopped"
+            )
         self._end_if_alone()
 
     def _end_if_alone(self) -> None:
@@ -311,7 +316,9 @@ class Node:
     def _abandon_run(self) -> None:
         if self._run is not None and not self._run.done():
             self._run.cancel()
-            self.hub.event("run.abandoned", "the run was stopped before its end", source="you", severity="warn")
+            self.hub.event(
+                "run.abandoned", "the run was stopped before its end", source="you", severity="warn"
+            )
 
     async def _run_plan(self, plan: c.RunPlan) -> None:
         try:
@@ -374,5 +381,3 @@ def main(settings: NodeSettings) -> int:
         return error.exit_code
     run_loop(node.serve())
     return 0
-
-

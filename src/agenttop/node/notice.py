@@ -42,7 +42,9 @@ class Noticer:
             severity = "warn" if reason == "power cap" else "bad"
             text = f"GPU{gpu.index} held down by {reason}"
             events.append(
-                Event(t=gpu.t, event="gpu.throttle", text=text, source="gpu", severity=severity, subject=gpu.gpu)
+                Event(
+                    t=gpu.t, event="gpu.throttle", text=text, source="gpu", severity=severity, subject=gpu.gpu
+                )
             )
         for reason in sorted(before - now):
             text = f"GPU{gpu.index} no longer held down by {reason}"
@@ -54,7 +56,9 @@ class Noticer:
         if fill is None:
             return []
         active = engine.kv_active_tokens or 0
-        almost_full = bool(engine.kv_pool_tokens) and active >= POOL_ALMOST_FULL * (engine.kv_pool_tokens or 0)
+        almost_full = bool(engine.kv_pool_tokens) and active >= POOL_ALMOST_FULL * (
+            engine.kv_pool_tokens or 0
+        )
         was = engine.engine in self._full
         if almost_full == was:
             return []
@@ -63,10 +67,16 @@ class Noticer:
             return []
         self._full.add(engine.engine)
         ends = "; an overflow ends every generation in it" if engine.kv_layout == "unified" else ""
-        text = f"KV pool {units.percent(active / (engine.kv_pool_tokens or 1))} held by requests in progress{ends}"
+        share = units.percent(active / (engine.kv_pool_tokens or 1))
+        text = f"KV pool {share} held by requests in progress{ends}"
         return [
             Event(
-                t=engine.t, event="engine.kv-full", text=text, source="engine", severity="warn", subject=engine.engine
+                t=engine.t,
+                event="engine.kv-full",
+                text=text,
+                source="engine",
+                severity="warn",
+                subject=engine.engine,
             )
         ]
 
@@ -75,7 +85,14 @@ def _turn(turn: Turn) -> list[Event]:
     if turn.error_kind is not None and turn.error_kind != "cancelled":
         text = f"{turn.agent} turn {turn.turn} failed: {clean(turn.error or turn.error_kind)}"
         return [
-            Event(t=turn.t, event="agent.failure", text=text, source="driver", severity="bad", subject=turn.agent)
+            Event(
+                t=turn.t,
+                event="agent.failure",
+                text=text,
+                source="driver",
+                severity="bad",
+                subject=turn.agent,
+            )
         ]
     if turn.turn_kind == "compact" and turn.error_kind is None:
         before, after = units.count(turn.prompt_tokens), units.count(turn.context_tokens)

@@ -130,7 +130,8 @@ class ChildSource(LineSource):
             **detached(),
         )
         stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None and stdout is not None
+        assert stdin is not None
+        assert stdout is not None
         self._stdin = stdin
 
         def write(data: bytes) -> None:

@@ -1,0 +1,199 @@
+"""`agenttop doctor`: what can be seen here, what cannot, and why."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import shutil
+import sys
+from typing import Any
+
+from agenttop.cli import watch_arguments
+
+SCHEMA = 1
+
+PACKAGES = (
+    ("textual", None),
+    ("httpx", None),
+    ("psutil", None),
+    ("nvidia-ml-py", None),
+    ("msgspec", None),
+    ("httptools", None),
+    ("uvloop", "token time stamps are 2 to 6 times less exact without it"),
+    ("xllamacpp", "needed for `agenttop demo`: pip install 'agenttop[demo]'"),
+    ("pandas", "needed for `export --to parquet`"),
+    ("pyarrow", "needed for `export --to parquet`: pip install 'agenttop[parquet]'"),
+    ("amdsmi", "an extra for AMD GPUs"),
+)
+
+LEAST_FREE_BYTES = 500 * 1024 * 1024
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `doctor`."""
+    watch_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object, schema 1")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look around and report. Exit code 1 when a named engine cannot be read."""
+    from agenttop.commands.gather import look
+    from agenttop.commands.once import READABLE
+    from agenttop.commands.settings import from_arguments
+    from agenttop.view.store import Store
+
+    settings = from_arguments(arguments)
+    frames = look(settings, 2.0)
+    store = Store()
+    store.feed(frames, max(frame.t for frame in frames))
+    checks = [*_program(), *_terminal(), *_files(), *_host(store), *_gpus(store), *_engines(store)]
+    if not store.engines:
+        checks.append(
+            _check("engine", None, "no engine found on this host", "start one, or name it with --url")
+        )
+    if arguments.json:
+        import msgspec
+
+        text = msgspec.json.format(
+            msgspec.json.encode({"schema": SCHEMA, "checks": checks}), indent=2
+        ).decode()
+        sys.stdout.write(text + "\n")
+    else:
+        sys.stdout.write("\n".join(map(_line, checks)) + "\n")
+    unread = [
+        url
+        for url in settings.urls
+        if store.engines.get(url) is None or store.engines[url].state not in READABLE
+    ]
+    return 1 if unread else 0
+
+
+def _check(what: str, good: bool | None, text: str, fix: str | None = None) -> dict[str, Any]:
+    """One finding. `good` is None for what is absent without being an error."""
+    return {
+        "what": what,
+        "status": {True: "ok", False: "bad", None: "absent"}[good],
+        "text": text,
+        "fix": fix,
+    }
+
+
+def _line(check: dict[str, Any]) -> str:
+    glyph = {"ok": "✓", "bad": "✗", "absent": "–"}[check["status"]]
+    fix = f"  → {check['fix']}" if check["fix"] else ""
+    return f"{glyph} {check['what']:<22} {check['text']}{fix}"
+
+
+def _program() -> list[dict[str, Any]]:
+    import agenttop
+
+    version = ".".join(map(str, sys.version_info[:3]))
+    checks = [_check("agenttop", True, f"{agenttop.__version__} on Python {version}")]
+    for package, use in PACKAGES:
+        try:
+            checks.append(_check(package, True, importlib.metadata.version(package)))
+        except importlib.metadata.PackageNotFoundError:
+            checks.append(_check(package, None, "not installed", use))
+    return checks
+
+
+def _terminal() -> list[dict[str, Any]]:
+    size = shutil.get_terminal_size()
+    term = os.environ.get("TERM", "")
+    tty = sys.stdout.isatty()
+    if not tty:
+        return [_check("terminal", None, "output is not a terminal: commands print plain text")]
+    wide = size.columns >= 80 and size.lines >= 24
+    colours = os.environ.get("COLORTERM", "") or ("256 colours" if "256" in term else "few colours")
+    encoding = (sys.stdout.encoding or "").lower()
+    return [
+        _check(
+            "terminal",
+            wide,
+            f"{size.columns}x{size.lines}, TERM={term or 'unset'}, {colours}",
+            None if wide else "the console needs 80x24",
+        ),
+        _check(
+            "terminal encoding",
+            encoding.startswith("utf"),
+            encoding or "unknown",
+            None if encoding.startswith("utf") else "set a UTF-8 locale, e.g. LANG=C.UTF-8",
+        ),
+    ]
+
+
+def _files() -> list[dict[str, Any]]:
+    from agenttop import paths
+    from agenttop.model import units
+
+    checks = []
+    try:
+        folder = paths.recordings()
+        free = shutil.disk_usage(folder).free
+        enough = free >= LEAST_FREE_BYTES
+        text = f"{folder}, {units.size(free)} free"
+        checks.append(
+            _check("recordings", enough, text, None if enough else "set AGENTTOP_RECORDINGS elsewhere")
+        )
+    except OSError as error:
+        checks.append(
+            _check("recordings", False, str(error), "set AGENTTOP_RECORDINGS to a folder you may write to")
+        )
+    try:
+        checks.append(_check("sessions", True, str(paths.sessions())))
+    except OSError as error:
+        checks.append(
+            _check("sessions", False, str(error), "set AGENTTOP_RUNTIME to a folder you may write to")
+        )
+    return checks
+
+
+def _host(store: Any) -> list[dict[str, Any]]:
+    from agenttop.model import units
+
+    checks = []
+    session, host = store.session, store.host
+    if session is not None:
+        cpu = f"{session.cpu or 'unknown CPU'}, {session.cores_logical} logical cores"
+        checks.append(_check("host", True, f"{session.host}, {session.os}, {cpu}"))
+    if host is not None:
+        text = f"{units.size(host.ram_used_bytes)} of {units.size(host.ram_total_bytes)} used"
+        checks.append(_check("memory", True, text))
+    return [*checks, *_absent(store, "host")]
+
+
+def _gpus(store: Any) -> list[dict[str, Any]]:
+    from agenttop.model import units
+
+    checks = [
+        _check(
+            f"GPU{gpu.index}",
+            gpu.state == "ok",
+            f"{gpu.name}, {units.size(gpu.mem_total_bytes)}, {gpu.state}",
+        )
+        for gpu in store.gpus.values()
+    ]
+    return [*checks, *_absent(store, "gpu")]
+
+
+def _absent(store: Any, prefix: str) -> list[dict[str, Any]]:
+    """What is missing under a prefix, and why."""
+    return [
+        _check(missing.what, None, missing.why, missing.fix)
+        for missing in store.missing.values()
+        if missing.why is not None and missing.what.startswith(prefix)
+    ]
+
+
+def _engines(store: Any) -> list[dict[str, Any]]:
+    checks = []
+    for url, engine in store.engines.items():
+        good = engine.state in ("ok", "busy", "asleep")
+        text = f"{engine.name} {engine.version or ''} at {url}: {engine.state}".replace("  ", " ")
+        if engine.model:
+            text += f", {engine.model}"
+        checks.append(_check("engine", good, text, engine.note))
+        absent = _absent(store, url + ":")
+        checks += [check | {"what": check["what"].removeprefix(url + ":")} for check in absent]
+    return checks

@@ -1,0 +1,70 @@
+from agenttop.model.frames import EngineSample, GpuSample, Turn
+from agenttop.node.notice import Noticer
+
+
+def gpu(*reasons, t=1.0):
+    return GpuSample(t=t, gpu="GPU-1", index=0, vendor="nvidia", name="X", throttle=list(reasons))
+
+
+def test_throttling_is_an_event_when_it_begins_and_when_it_ends():
+    noticer = Noticer()
+    assert noticer.notice(gpu()) == []
+    (begin,) = noticer.notice(gpu("power cap"))
+    assert (begin.event, begin.severity, begin.text) == (
+        "gpu.throttle",
+        "warn",
+        "GPU0 held down by power cap",
+    )
+    assert noticer.notice(gpu("power cap")) == []
+    (end,) = noticer.notice(gpu())
+    assert end.event == "gpu.throttle-end"
+
+
+def test_being_idle_is_no_throttling():
+    assert Noticer().notice(gpu("idle", "user clocks")) == []
+
+
+def test_a_heat_throttle_is_bad_news():
+    (event,) = Noticer().notice(gpu("thermal (hw)"))
+    assert event.severity == "bad"
+
+
+def engine(active, pool=1000):
+    return EngineSample(
+        t=1,
+        engine="u",
+        url="u",
+        name="llama.cpp",
+        state="ok",
+        kv_pool_tokens=pool,
+        kv_active_tokens=active,
+        kv_used_fraction=active / pool,
+        kv_layout="unified",
+    )
+
+
+def test_a_pool_about_to_overflow_is_called_out_once():
+    noticer = Noticer()
+    assert noticer.notice(engine(900)) == []
+    (event,) = noticer.notice(engine(960))
+    assert "97" not in event.text
+    assert "96 %" in event.text
+    assert "ends every generation" in event.text
+    assert noticer.notice(engine(970)) == []
+    assert noticer.notice(engine(500)) == []
+    assert len(noticer.notice(engine(990))) == 1
+
+
+def turn(**changes):
+    return Turn(t=9.0, agent="a1", engine="u", profile="human", turn=3, t_queued=1.0, t_sent=2.0, **changes)
+
+
+def test_failures_and_compactions_of_agents_are_events():
+    (failure,) = Noticer().notice(turn(error_kind="cut", error="the stream ended early\x1b[2J"))
+    assert failure.severity == "bad"
+    assert failure.subject == "a1"
+    assert "\x1b" not in failure.text
+    (compact,) = Noticer().notice(turn(turn_kind="compact", prompt_tokens=98_000, context_tokens=22_000))
+    assert "98k → 22k" in compact.text
+    assert Noticer().notice(turn()) == []
+    assert Noticer().notice(turn(error_kind="cancelled", error="stopped")) == []
