@@ -219,7 +219,7 @@ class Director:
         )
 
     def _launch(self, count: int, plan: Plan) -> None:
-        """Launch agents one stagger apart; counted from the last start, so that + pressed twice staggers too."""
+        """Launch agents one stagger apart, counted from the last start: + pressed twice staggers too."""
         at = self._now()
         if self._names and plan.stagger_s:
             at = max(at, self._last_start + plan.stagger_s)
