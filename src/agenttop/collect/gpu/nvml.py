@@ -1,0 +1,134 @@
+"""The one place through which every call into NVIDIA's library goes.
+
+`Nvml.query` turns the library's many ways to refuse into three: a value, None (this device or driver does
+not tell, or not now), or an exception that ends the sample (the GPU, or the driver, is gone). What a device
+has once refused for good is not asked again.
+
+Error codes: NVIDIA's NVML reference, `nvmlReturn_t`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+FOR_GOOD = frozenset({2, 3, 4, 13, 25, 26})
+"""Invalid argument, not supported, no permission, function not found, version mismatch, deprecated."""
+LOST = frozenset({15, 16})
+"""GPU is lost (fell off the bus), reset required."""
+GONE = frozenset({1, 9, 12, 18, 28})
+"""Uninitialised, driver not loaded, library not found, library and driver differ, GPU not found."""
+
+WHY_NO_INIT = {
+    4: ("no permission to use the NVIDIA driver", "add this user to the group that owns /dev/nvidia*"),
+    9: ("the NVIDIA driver is not loaded", "load it (modprobe nvidia), or reinstall the driver"),
+    12: ("no NVIDIA driver (its library libnvidia-ml was not found)", None),
+    18: (
+        "the NVIDIA driver was updated while the old one still runs",
+        "reboot, or reload the nvidia kernel modules",
+    ),
+    999: ("the NVIDIA driver answers with an unknown error", "run nvidia-smi; a reboot may be needed"),
+}
+
+
+class GpuLost(Exception):  # noqa: N818 - the state, not a mistake of ours
+    """This GPU does not answer any more."""
+
+
+class DriverGone(Exception):  # noqa: N818
+    """The library has to be opened again before anything can be asked. `code` is NVML's."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def library_exists() -> bool:
+    """Whether NVIDIA's library is there at all, before 50 ms are spent on importing its Python side."""
+    if sys.platform == "win32":
+        return True  # pynvml knows the two folders to look in
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+class Nvml:
+    """An open library. Calls may come from two threads: NVML itself is thread-safe."""
+
+    def __init__(self, *, attach: bool = True) -> None:
+        """Open the library; `attach=False` leaves GPUs alone until a handle is asked for.
+
+        Raises DriverGone.
+        """
+        try:
+            import pynvml
+        except ImportError as error:
+            raise DriverGone(12) from error
+        self._pynvml = pynvml
+        self._refused: set[tuple[str, object]] = set()
+        try:
+            if attach:
+                pynvml.nvmlInit()
+            else:
+                pynvml.nvmlInitWithFlags(pynvml.NVML_INIT_FLAG_NO_ATTACH)
+        except pynvml.NVMLError as error:
+            raise DriverGone(_code(error)) from error
+
+    def query(self, function: str, *arguments: Any, device: object = None) -> Any:
+        """Call `nvml<function>`; None when it has no answer. Raises GpuLost, DriverGone.
+
+        `device` names the GPU (and the variant of the call) that a refusal for good is remembered for.
+        """
+        key = (function, device)
+        if key in self._refused:
+            return None
+        call = getattr(self._pynvml, f"nvml{function}", None)
+        if call is None:  # an older nvidia-ml-py
+            self._refused.add(key)
+            return None
+        try:
+            return call(*arguments)
+        except self._pynvml.NVMLError as error:
+            code = _code(error)
+            if code in LOST:
+                raise GpuLost from error
+            if code in GONE:
+                raise DriverGone(code) from error
+            if code in FOR_GOOD:
+                self._refused.add(key)
+            return None
+        except (UnicodeDecodeError, ValueError):
+            return None
+
+    def fields(self, handle: Any, ids: list[int], *, device: object) -> dict[int, tuple[float, bool]]:
+        """Field values in one call: id to (value, whether it is a 32-bit counter); absent when refused."""
+        values = self.query("DeviceGetFieldValues", handle, ids, device=device)
+        found: dict[int, tuple[float, bool]] = {}
+        for value in values or []:
+            if value.nvmlReturn in LOST:
+                raise GpuLost
+            if value.nvmlReturn == 0 and (member := _MEMBERS.get(value.valueType)) is not None:
+                found[int(value.fieldId)] = (getattr(value.value, member), value.valueType == 1)
+        return found
+
+    def constant(self, name: str) -> Any:
+        """A constant of the library; None in an nvidia-ml-py too old to know it."""
+        return getattr(self._pynvml, name, None)
+
+    def close(self) -> None:
+        """Shut the library down; a library that is gone already is fine."""
+        try:
+            self._pynvml.nvmlShutdown()
+        except self._pynvml.NVMLError:
+            pass
+
+
+_MEMBERS = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
+"""`nvmlValueType_t` to the member of the union that holds the value."""
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "value", 999))
