@@ -28,6 +28,9 @@ Numbered = tuple[float, int, Frame]
 class Recording:
     """One recording, open for reading. Raises AgenttopError: one sentence for whatever is wrong with it."""
 
+    start = 0.0
+    """Every moment from here on can be shown."""
+
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._file = open_recording(self.path)
@@ -132,7 +135,7 @@ class Recording:
         with self._snapshot():
             return _in_order(self._newest(t))
 
-    def rebuild(self, t: float, window_s: float, most: int) -> tuple[list[Frame], int]:
+    def state_at(self, t: float, window_s: float, most: int) -> tuple[list[Frame], int]:
         """Frames that bring an empty store to the state at `t`, and the number of the newest row there is.
 
         They are the newest of each identity, every event up to `t`, and all frames of the last `window_s`
