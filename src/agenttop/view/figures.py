@@ -1,0 +1,105 @@
+"""Figures that are computed from what the store holds, each over a window that is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agenttop.model import units
+from agenttop.model.frames import EngineSample, Turn
+from agenttop.view.series import WINDOW_S, quantile
+from agenttop.view.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the engine panel shows beyond the engine's own sample."""
+
+    decode_tok_s: float | None
+    """The engine's own rate; where it has none, what arrived at the agents."""
+    rated: str
+    """Under which subject the history of that rate is kept."""
+    per_agent_p50: float | None
+    """Median rate of those that decode at this moment."""
+    per: str
+    """agent, or slot where no agents run."""
+    decoding: int
+    ttft_p50: float | None
+    ttft_p95: float | None
+    tpot_p50: float | None
+    """Median over turns of decode time per output token after the first."""
+    cached_fraction: float | None
+    """Prompt tokens that came from the cache, of all prompt tokens of the turns in the window."""
+    turns: int
+    """Turns with a first token in the window."""
+    window: str
+    """Over which the turns were taken, in words."""
+
+
+def figures(store: Store, engine: EngineSample) -> Figures:
+    """All of them for one engine."""
+    agent_rates = sorted(
+        agent.decode_tok_s
+        for agent in store.agents.values()
+        if agent.engine == engine.engine
+        and agent.decode_tok_s is not None
+        and agent.state in ("decode", "compact")
+    )
+    slot_rates = sorted(
+        slot.decode_tok_s
+        for (owner, _), slot in store.slots.items()
+        if owner == engine.engine and slot.phase == "decode" and slot.decode_tok_s is not None
+    )
+    rates = agent_rates or slot_rates
+    turns = [turn for turn in store.turns if turn.engine == engine.engine]
+    first = sorted(seconds for turn in turns if (seconds := ttft(turn)) is not None)
+    tpots = sorted(seconds for turn in turns if (seconds := tpot(turn)) is not None)
+    own_rate = engine.decode_tok_s is not None
+    load_is_here = store.load is not None and store.load.engine == engine.engine
+    if own_rate or not load_is_here:
+        decode, rated = engine.decode_tok_s, engine.engine
+    else:
+        assert store.load is not None
+        decode, rated = store.load.decode_tok_s, "load"
+    return Figures(
+        decode_tok_s=decode,
+        rated=rated,
+        per_agent_p50=quantile(rates, 0.5),
+        per="agent" if agent_rates or not slot_rates else "slot",
+        decoding=len(rates),
+        ttft_p50=quantile(first, 0.5),
+        ttft_p95=quantile(first, 0.95),
+        tpot_p50=quantile(tpots, 0.5),
+        cached_fraction=_cached(turns),
+        turns=len(first),
+        window=units.seconds(min(store.now, WINDOW_S)),
+    )
+
+
+def ttft(turn: Turn) -> float | None:
+    """Seconds from sending to the first token of a turn; compactions are left out, since nobody waits
+    for their first token."""
+    if turn.turn_kind != "turn" or turn.t_first_token is None or turn.t_sent is None:
+        return None
+    return max(0.0, turn.t_first_token - turn.t_sent)
+
+
+def tpot(turn: Turn) -> float | None:
+    """Seconds per output token after the first."""
+    if (
+        turn.t_first_token is None
+        or turn.t_last_token is None
+        or not turn.output_tokens
+        or turn.output_tokens < 2
+    ):
+        return None
+    return max(0.0, turn.t_last_token - turn.t_first_token) / (turn.output_tokens - 1)
+
+
+def _cached(turns: list[Turn]) -> float | None:
+    counted = [
+        (turn.cached_tokens, turn.prompt_tokens)
+        for turn in turns
+        if turn.cached_tokens is not None and turn.prompt_tokens is not None
+    ]
+    prompts = sum(prompt for _, prompt in counted)
+    return sum(cached for cached, _ in counted) / prompts if prompts else None

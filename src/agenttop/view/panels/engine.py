@@ -1,0 +1,191 @@
+"""What the engine does: rates, first-token times, KV pool, requests."""
+
+from __future__ import annotations
+
+from agenttop.model import units
+from agenttop.model.frames import EngineSample
+from agenttop.view.figures import Figures, figures
+from agenttop.view.glyphs import FREE, TREND_S, bar, heat, pool, spark, trend_cells
+from agenttop.view.look import Look
+from agenttop.view.rows import SILENT_STATES, engine_in_focus
+from agenttop.view.spans import Line, foreign, spread, wrap
+from agenttop.view.spans import width as width_of
+from agenttop.view.store import Store
+
+NO_ENGINE = "no engine found on this host yet: start one, or name it with --url http://HOST:PORT"
+
+
+def engine(store: Store, width: int, height: int, look: Look) -> list[Line]:
+    """Six lines where there is room, down to three; one sentence where there is nothing to read."""
+    sample = engine_in_focus(store, look)
+    if sample is None:
+        missing = store.missing.get("engine")
+        return wrap(foreign(missing.why, 200) if missing and missing.why else NO_ENGINE, width, "dim")[
+            :height
+        ]
+    if sample.state in (*SILENT_STATES, "loading"):
+        return _not_serving(sample, width)[:height]
+    found = figures(store, sample)
+    if height < 5:
+        return _short(store, sample, found, width)[:height]
+    lines = [
+        _rate(store, "decode", found.decode_tok_s, found.rated, width, _per_agent(found)),
+        _rate(store, "prefill", sample.prefill_tok_s, sample.engine, width, _cached(found)),
+        spread([_ttft("TTFT    ", found), _window(found), _tpot(found)], width, 3),
+        _kv(sample, width),
+        _kv_layout(sample, width),
+        spread([*_requests("run     ", store, sample), _reply(store, sample)], width, 3),
+    ]
+    if height == 5:
+        del lines[4]
+    return lines[:height]
+
+
+def title(store: Store, look: Look) -> Line:
+    """Address of the engine."""
+    sample = engine_in_focus(store, look)
+    if sample is None:
+        return [("Engine", "accent")]
+    return [("Engine", "accent"), (f" {foreign(sample.url, 60)}", "text")]
+
+
+def note() -> Line:
+    """What the trends of this panel show."""
+    return [(f"trends: {TREND_S} s", "dim")]
+
+
+def _not_serving(sample: EngineSample, width: int) -> list[Line]:
+    """In place of figures that would be of the past: what is wrong, and since when."""
+    word = {"unauthorised": "no access", "unsupported": "not an engine"}.get(sample.state, sample.state)
+    grave = sample.state in SILENT_STATES and sample.state != "starting"
+    parts: list[Line] = [[(f"{word:<7}", "bad" if grave else "warn")], [(foreign(sample.url, 60), "text")]]
+    if sample.age_s is not None:
+        parts.append([(f"last answer {units.seconds(sample.age_s)} ago", "label")])
+    return [spread(parts, width), *wrap(foreign(sample.note or "no reason given", 200), width, "label")]
+
+
+def _short(store: Store, sample: EngineSample, found: Figures, width: int) -> list[Line]:
+    cells = trend_cells((width - 56) // 2)
+    return [
+        spread(
+            [
+                [*_figure("decode ", found.decode_tok_s), _trend(store, "decode", found.rated, cells)],
+                [("p50 ", "label"), (units.rate(found.per_agent_p50), "text")],
+                [*_figure("prefill ", sample.prefill_tok_s), _trend(store, "prefill", sample.engine, cells)],
+            ],
+            width,
+        ),
+        spread([_ttft("TTFT    ", found), _cached(found), *_requests("run ", store, sample)], width),
+        _kv(sample, width, layout=True),
+    ]
+
+
+def _rate(store: Store, name: str, value: float | None, subject: str, width: int, after: Line) -> Line:
+    cells = trend_cells(width - 20 - max(20, width_of(after)) - 2)
+    return spread([[*_figure(f"{name:<8}", value), _trend(store, name, subject, cells)], after], width)
+
+
+def _figure(name: str, value: float | None) -> Line:
+    return [(name, "label"), (f"{units.rate(value):>5}", "strong"), (" tok/s ", "dim")]
+
+
+def _trend(store: Store, name: str, subject: str, cells: int) -> tuple[str, str]:
+    return (spark(store.columns(subject, f"{name}_tok_s", cells, TREND_S // cells)), name)
+
+
+def _per_agent(found: Figures) -> Line:
+    if found.per_agent_p50 is None:
+        return [("p50/agent ", "label"), (units.MISSING, "dim")]
+    return [
+        (f"p50/{found.per} ", "label"),
+        (units.rate(found.per_agent_p50), "strong"),
+        (f" of {found.decoding}", "dim"),
+    ]
+
+
+def _cached(found: Figures) -> Line:
+    return [("cached ", "label"), (units.percent(found.cached_fraction), "text")]
+
+
+def _ttft(name: str, found: Figures) -> Line:
+    return [
+        (f"{name}p50 ", "label"),
+        (units.seconds(found.ttft_p50), "strong"),
+        ("  p95 ", "label"),
+        (units.seconds(found.ttft_p95), "strong"),
+    ]
+
+
+def _window(found: Figures) -> Line:
+    return [(f"{found.turns} {'turn' if found.turns == 1 else 'turns'} in {found.window}", "dim")]
+
+
+def _tpot(found: Figures) -> Line:
+    return [("TPOT p50 ", "label"), (units.seconds(found.tpot_p50), "text")]
+
+
+def _kv(sample: EngineSample, width: int, *, layout: bool = False) -> Line:
+    """Bar and figures of the KV pool; `layout` adds how it is divided."""
+    total, active, idle = sample.kv_pool_tokens, sample.kv_active_tokens, sample.kv_idle_tokens
+    fraction = sample.kv_used_fraction
+    numbers: Line = [(f" {units.percent(fraction):>5}", "strong")]
+    if active is not None or idle is not None:
+        numbers += [
+            (f"  {units.count(active)}", "text"),
+            (" active ", "label"),
+            (units.count(idle), "text"),
+            (" idle", "label"),
+        ]
+    elif sample.kv_used_tokens is not None:
+        numbers += [(f"  {units.count(sample.kv_used_tokens)}", "text"), (" used", "label")]
+    if total is not None:
+        numbers.append((f" / {units.count(total)}", "label"))
+    if layout and sample.kv_layout:
+        numbers.append((f" {foreign(sample.kv_layout, 12)}", "label"))
+    gauge = max(6, min(48, width - 8 - width_of(numbers)))
+    if total and active is not None:
+        drawn = pool(active, idle or 0, total, gauge)
+    elif fraction is not None:
+        drawn = bar(fraction, gauge, heat(fraction, calm="decode"))
+    else:
+        drawn = [(FREE * gauge, "dim")]
+    return [("KV      ", "label"), *drawn, *numbers]
+
+
+def _kv_layout(sample: EngineSample, width: int) -> Line:
+    parts: list[Line] = []
+    if sample.kv_layout == "unified":
+        parts.append([("one pool for all slots", "label")])
+    elif sample.kv_layout == "split":
+        parts.append([("an equal share for each slot", "label")])
+    if sample.slots_total is not None:
+        parts.append([(f"{sample.slots_total}", "text"), (" slots", "label")])
+    if sample.context_limit_tokens is not None:
+        parts.append(
+            [("up to ", "label"), (units.count(sample.context_limit_tokens), "text"), (" a request", "label")]
+        )
+    return [("        ", "text"), *spread(parts, max(0, width - 8))] if parts else []
+
+
+def _requests(name: str, store: Store, sample: EngineSample) -> list[Line]:
+    waiting, preempted = sample.waiting, sample.preemptions_total
+    parts: list[Line] = [
+        [(name, "label"), (units.count(sample.running), "strong")],
+        [("wait ", "label"), (units.count(waiting), "warn" if waiting else "text")],
+    ]
+    if store.load is not None:
+        failures = store.load.failures
+        parts.append([("fail ", "label"), (units.count(failures), "bad" if failures else "text")])
+    if preempted is not None:
+        parts.append([("preempt ", "label"), (units.count(preempted), "warn" if preempted else "text")])
+    if sample.restarts:
+        parts.append([("restarts ", "label"), (str(sample.restarts), "warn")])
+    return parts
+
+
+def _reply(store: Store, sample: EngineSample) -> Line:
+    """How long the engine takes to give its figures, or how old they are."""
+    age = (sample.age_s or 0.0) + store.age(sample)
+    if sample.state == "busy" or age > 5:
+        return [("figures ", "label"), (f"{units.seconds(age)} old", "warn")]
+    return [("replies in ", "label"), (units.seconds(sample.reply_s), "text")]

@@ -1,0 +1,269 @@
+"""Slots joined with agents: one row for each, with its state, context, rate, trend and progress."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agenttop.model import units
+from agenttop.view.glyphs import bar, heat, spark, state
+from agenttop.view.look import Look
+from agenttop.view.panels.progress import progress
+from agenttop.view.rows import Row, rows
+from agenttop.view.spans import Line, fit, foreign, pad, right
+from agenttop.view.store import Store
+
+LATE_S = 5.0
+"""A row whose figures are older than this is drawn dim, with `?` for its glyph."""
+
+GAP = 2
+CONTEXT_TEXT = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: how much room it needs, how much it can use, and what it shows."""
+
+    title: str
+    least: int
+    most: int
+    cell: Callable[[Store, Row, int], Line]
+    """Store, row and width to spans of exactly that width."""
+    at_right: bool = False
+
+
+def table(store: Store, width: int, height: int, look: Look) -> list[Line]:
+    """A line of titles and `height` - 1 rows; what is out of sight is summed up in the last one."""
+    if height < 2:
+        return []
+    all_rows = rows(store, look)
+    columns = choose(width - 1)
+    lines: list[Line] = [_titles(columns)]
+    if not all_rows:
+        lines.append([(" no slots and no agents to show: a sets agents up, + adds one", "dim")])
+        return lines
+    shown, top = visible(all_rows, height, look)
+    for row in shown:
+        lines.append(_row(store, row, columns, row.key == look.row))
+    hidden = [*all_rows[:top], *all_rows[top + len(shown) :]]
+    if hidden:
+        lines.append(_hidden(hidden, width))
+    return lines
+
+
+def visible(all_rows: list[Row], height: int, look: Look) -> tuple[list[Row], int]:
+    """The rows in sight in a table of `height` lines, and how many stand above them.
+
+    The selected row is kept in the middle where the table is longer than the room for it.
+    """
+    room = height - 1
+    if len(all_rows) <= room:
+        return all_rows, 0
+    room = max(1, room - 1)
+    selected = next((index for index, row in enumerate(all_rows) if row.key == look.row), 0)
+    top = min(max(0, selected - room // 2), len(all_rows) - room)
+    return all_rows[top : top + room], top
+
+
+def title(store: Store, look: Look) -> Line:
+    """What the rows are, and how many are in which state."""
+    counts = Counter(row.state for row in rows(store, look))
+    line: Line = [("Slots and agents", "accent")]
+    order = (
+        "decode",
+        "prefill",
+        "compact",
+        "queued",
+        "tool",
+        "human",
+        "waiting",
+        "backoff",
+        "paused",
+        "stopping",
+    )
+    for name in (*order, "idle", "stopped"):
+        if counts[name]:
+            line += [("  ", "text"), (str(counts[name]), "text"), (f" {name}", "label")]
+    return line
+
+
+def note(look: Look) -> Line:
+    """The order of the rows."""
+    return [(f"by {look.sort}", "dim")]
+
+
+def choose(width: int) -> list[Column]:
+    """Columns for `width` cells: the most important ones that fit, widened with what is left."""
+    chosen: list[str] = []
+    used = -GAP
+    for name in IMPORTANCE:
+        needed = COLUMNS[name].least + GAP
+        if used + needed > width:
+            break
+        chosen.append(name)
+        used += needed
+    widths = {name: COLUMNS[name].least for name in chosen}
+    spare = width - used
+    for name in GROWTH:
+        if name in widths:
+            more = min(spare, COLUMNS[name].most - widths[name])
+            widths[name] += more
+            spare -= more
+    return [
+        Column(_title(column, widths[name]), widths[name], column.most, column.cell, column.at_right)
+        for name, column in COLUMNS.items()
+        if name in widths
+    ]
+
+
+def _title(column: Column, width: int) -> str:
+    """The longer of two titles where there is room for it."""
+    short, _, long = column.title.partition("|")
+    return long if long and len(long) <= width else short
+
+
+def _titles(columns: list[Column]) -> Line:
+    parts = [
+        right(column.title, column.least) if column.at_right else pad(column.title, column.least)
+        for column in columns
+    ]
+    return [(" " + (" " * GAP).join(parts), "label")]
+
+
+def _row(store: Store, row: Row, columns: list[Column], selected: bool) -> Line:
+    line: Line = [("›" if selected else " ", "accent")]
+    for index, column in enumerate(columns):
+        if index:
+            line.append((" " * GAP, "text"))
+        line += column.cell(store, row, column.least)
+    if _late(store, row):
+        line = [(text, "dim") for text, _ in line]
+    return [(text, role + "@") for text, role in line] if selected else line
+
+
+def _late(store: Store, row: Row) -> bool:
+    newest = max(frame.t for frame in (row.slot, row.agent) if frame is not None)
+    return store.now - newest > LATE_S
+
+
+def _hidden(hidden: list[Row], width: int) -> Line:
+    counts = Counter(row.state for row in hidden)
+    states = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    tokens = sum(row.context_tokens or 0 for row in hidden)
+    return fit([(f" … {len(hidden)} more: {states}; they hold {units.count(tokens)} tokens", "label")], width)
+
+
+def _slot(store: Store, row: Row, width: int) -> Line:
+    return [(right("–" if row.slot is None else str(row.slot.slot), width), "label" if row.slot else "dim")]
+
+
+def _agent(store: Store, row: Row, width: int) -> Line:
+    if row.agent is not None:
+        return [(pad(foreign(row.agent.agent, 12), width), "strong")]
+    return [(pad("–", width), "dim")]
+
+
+def _state(store: Store, row: Row, width: int) -> Line:
+    text, role = state(foreign(row.state, 12))
+    if _late(store, row):
+        text = "?" + text[1:]
+    return [(pad(text, width), role)]
+
+
+def _context(store: Store, row: Row, width: int) -> Line:
+    tokens = row.context_tokens
+    limit = None
+    if row.agent is not None:
+        limit = row.agent.context_limit_tokens
+    if limit is None and row.slot is not None:
+        limit = row.slot.context_limit_tokens
+    share = tokens / limit if tokens is not None and limit else None
+    text = units.count(tokens) if limit is None else f"{units.count(tokens)}/{units.count(limit)}"
+    calm = "idle" if row.state == "idle" else "decode"
+    gauge = bar(share, width - CONTEXT_TEXT - 1, heat(share, 0.9, 1.01, calm))
+    return [*gauge, (" ", "text"), (right(text, CONTEXT_TEXT), "text" if tokens else "dim")]
+
+
+def _rate(store: Store, row: Row, width: int) -> Line:
+    value = row.decode_tok_s
+    return [(right(units.rate(value), width), "dim" if value is None else "strong")]
+
+
+def _trend(store: Store, row: Row, width: int) -> Line:
+    return [(spark(store.columns(row.subject, "decode_tok_s", width, 1 if width >= 20 else 2)), "decode")]
+
+
+def _ttft(store: Store, row: Row, width: int) -> Line:
+    value = row.agent.ttft_s if row.agent else None
+    return [(right(units.seconds(value), width), "dim" if value is None else "text")]
+
+
+def _turn(store: Store, row: Row, width: int) -> Line:
+    return _count(row.agent.turn if row.agent else None, width)
+
+
+def _compactions(store: Store, row: Row, width: int) -> Line:
+    return _count(row.agent.compactions if row.agent else None, width)
+
+
+def _failures(store: Store, row: Row, width: int) -> Line:
+    value = row.agent.failures if row.agent else None
+    return [(right(units.count(value), width), "bad" if value else "dim")]
+
+
+def _output(store: Store, row: Row, width: int) -> Line:
+    return _count(row.agent.output_tokens_total if row.agent else None, width)
+
+
+def _count(value: int | None, width: int) -> Line:
+    return [(right(units.count(value), width), "dim" if value is None else "text")]
+
+
+def _cached(store: Store, row: Row, width: int) -> Line:
+    cached = prompt = None
+    if row.agent is not None:
+        cached, prompt = row.agent.cached_tokens, row.agent.prompt_tokens
+    share = cached / prompt if cached is not None and prompt else None
+    return [(right(units.percent(share), width), "dim" if share is None else "text")]
+
+
+def _progress(store: Store, row: Row, width: int) -> Line:
+    return fit(progress(store, row, width), width)
+
+
+COLUMNS: dict[str, Column] = {
+    "slot": Column("#", 3, 3, _slot, at_right=True),
+    "agent": Column("agent", 5, 5, _agent),
+    "state": Column("state", 9, 10, _state),
+    "context": Column("context", CONTEXT_TEXT + 6, CONTEXT_TEXT + 25, _context),
+    "rate": Column("tok/s", 5, 5, _rate, at_right=True),
+    "trend": Column("trend", 8, 30, _trend),
+    "ttft": Column("TTFT", 6, 6, _ttft, at_right=True),
+    "turn": Column("turn", 4, 5, _turn, at_right=True),
+    "compactions": Column("cmp|compact", 3, 7, _compactions, at_right=True),
+    "cached": Column("cached", 6, 6, _cached, at_right=True),
+    "failures": Column("fail", 4, 4, _failures, at_right=True),
+    "output": Column("out", 5, 5, _output, at_right=True),
+    "progress": Column("this turn", 12, 36, _progress),
+}
+"""Every column, in the order they are shown."""
+
+IMPORTANCE = (
+    "slot",
+    "agent",
+    "state",
+    "context",
+    "rate",
+    "progress",
+    "ttft",
+    "turn",
+    "compactions",
+    "trend",
+    "cached",
+    "failures",
+    "output",
+)
+
+GROWTH = ("progress", "trend", "context", "state", "progress", "turn", "compactions")
+"""Who gets the cells that are left over, one after the other."""

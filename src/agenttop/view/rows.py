@@ -1,0 +1,124 @@
+"""The table of slots joined with agents: which rows there are and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agenttop.model.frames import AgentSample, EngineSample, SlotSample
+from agenttop.view.look import Look
+from agenttop.view.store import Store, slot_subject
+
+STOPPED_S = 5.0
+"""A stopped agent stays in sight this long."""
+
+MANY = 32
+"""From so many rows on, slots that serve somebody stand before those that are idle."""
+
+SILENT_STATES = ("down", "starting", "unauthorised", "unsupported")
+"""States of an engine in which what is known of its slots is of the past."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A slot, an agent, or both where the agent's conversation is in the slot."""
+
+    key: str
+    """Stays the same while the row is about the same thing."""
+    slot: SlotSample | None
+    agent: AgentSample | None
+
+    @property
+    def subject(self) -> str:
+        """Under which name the row's rate is kept in the store."""
+        if self.agent is not None:
+            return self.agent.agent
+        assert self.slot is not None
+        return slot_subject(self.slot.engine, self.slot.slot)
+
+    @property
+    def state(self) -> str:
+        """The agent's state, else the slot's phase."""
+        if self.agent is not None:
+            return self.agent.state
+        assert self.slot is not None
+        return self.slot.phase
+
+    @property
+    def context_tokens(self) -> int | None:
+        if self.agent is not None and self.agent.context_tokens is not None:
+            return self.agent.context_tokens
+        return self.slot.context_tokens if self.slot is not None else None
+
+    @property
+    def decode_tok_s(self) -> float | None:
+        if self.agent is not None:
+            return self.agent.decode_tok_s
+        return self.slot.decode_tok_s if self.slot is not None else None
+
+
+def engine_in_focus(store: Store, look: Look | None = None) -> EngineSample | None:
+    """The engine the picture is about: chosen, else the load's, else one the user named, else the first."""
+    engines = store.engines
+    candidates = [
+        look.engine if look else None,
+        store.load.engine if store.load else None,
+        store.plan.engine if store.plan else None,
+        *(store.session.urls if store.session else ()),
+    ]
+    for url in candidates:
+        if url is not None and url in engines:
+            return engines[url]
+    return min(engines.values(), key=lambda engine: (engine.state != "ok", engine.engine), default=None)
+
+
+def rows(store: Store, look: Look) -> list[Row]:
+    """All rows for the engine in focus, sorted as the user wishes.
+
+    The standing order keeps agents in the order of their numbers, whatever slot serves them, and
+    then the slots that hold no agent: rows do not jump while agents come and go between slots.
+    """
+    engine = engine_in_focus(store, look)
+    url = engine.engine if engine else None
+    agents = {
+        agent.agent: agent
+        for agent in store.agents.values()
+        if (url is None or agent.engine == url)
+        and not (agent.state == "stopped" and store.now - agent.state_since > STOPPED_S)
+    }
+    slots: list[SlotSample] = []
+    if engine is not None and engine.state not in SILENT_STATES:
+        slots = [slot for (owner, _), slot in store.slots.items() if owner == url]
+    held: dict[str, SlotSample] = {}
+    free: list[SlotSample] = []
+    for slot in sorted(slots, key=lambda slot: slot.slot):
+        agent = store.holder(slot.engine, slot.slot)
+        if agent in agents and agent not in held:
+            held[agent] = slot
+        else:
+            free.append(slot)
+    joined = [
+        Row(f"agent:{agent.agent}", held.get(agent.agent), agent)
+        for agent in sorted(agents.values(), key=lambda agent: _natural(agent.agent))
+    ]
+    joined += [Row(f"slot:{slot.slot}", slot, None) for slot in free]
+    return _sorted(joined, look.sort)
+
+
+def _sorted(joined: list[Row], order: str) -> list[Row]:
+    if order == "slot":
+        return sorted(joined, key=lambda row: row.slot.slot if row.slot is not None else 1 << 30)
+    if order == "context":
+        return sorted(joined, key=lambda row: -(row.context_tokens or 0))
+    if order == "rate":
+        return sorted(joined, key=lambda row: -(row.decode_tok_s or 0.0))
+    return sorted(joined, key=quiet) if len(joined) > MANY else joined
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """a2 before a10."""
+    return (len(name), name)
+
+
+def quiet(row: Row) -> bool:
+    """A slot that serves nobody: many of them may be summed up in one line."""
+    return row.agent is None and row.state == "idle"

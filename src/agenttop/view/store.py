@@ -1,0 +1,250 @@
+"""All the console knows: frames folded into the newest of everything, short histories, and events.
+
+Rules
+- `feed` is the only way in. Nothing here reads a clock: `now` comes with the frames, so a live, a
+  rewound and a replayed session fold to the same store.
+- Nothing is made up: a second without a sample is a gap, a figure not reported is None.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from agenttop.model.frames import (
+    AgentSample,
+    Bye,
+    EngineSample,
+    Event,
+    Frame,
+    GpuSample,
+    HostSample,
+    Level,
+    LoadSample,
+    Missing,
+    OwnSample,
+    Plan,
+    RecordingState,
+    Session,
+    SlotSample,
+    Turn,
+)
+from agenttop.view.series import WINDOW_S, Column, Series
+
+STALE_S = 3.0
+"""Figures come about once a second; when nothing has come for this long, the screen says so."""
+
+MAX_EVENTS = 2_000
+MAX_TURNS = 20_000
+
+ENGINE_FIGURES = ("decode_tok_s", "prefill_tok_s", "running", "waiting", "kv_used_fraction")
+HOST_FIGURES = ("cpu_fraction",)
+GPU_FIGURES = ("util_fraction", "power_w")
+LOAD_FIGURES = ("decode_tok_s", "active")
+
+
+class Store:
+    """The only mutable state behind the screens."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+        """Grows whenever something has been folded."""
+        self.now = 0.0
+        """Session time the reader is at."""
+        self.ended: str | None = None
+        """Why no more frames will come."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self.newest: float | None = None
+        """Session time of the newest frame."""
+        self.session: Session | None = None
+        self.host: HostSample | None = None
+        self.gpus: dict[str, GpuSample] = {}
+        self.engines: dict[str, EngineSample] = {}
+        self.slots: dict[tuple[str, int], SlotSample] = {}
+        self.agents: dict[str, AgentSample] = {}
+        self.load: LoadSample | None = None
+        self.plan: Plan | None = None
+        self.level: Level | None = None
+        self.recording: RecordingState | None = None
+        self.own: dict[str, OwnSample] = {}
+        self.missing: dict[str, Missing] = {}
+        self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
+        self.turns: deque[Turn] = deque(maxlen=MAX_TURNS)
+        self.bye: Bye | None = None
+        self._series: dict[tuple[str, str], Series] = {}
+        self._held: dict[tuple[str, int], tuple[str, int | None]] = {}
+
+    def feed(
+        self, frames: Iterable[Frame], now: float, *, reset: bool = False, ended: str | None = None
+    ) -> None:
+        """Fold frames and move to `now`. `reset` forgets everything first (after a seek)."""
+        if reset:
+            self._forget()
+            self.changes += 1
+        for frame in frames:
+            fold = self._FOLDS.get(type(frame))
+            if fold is None:
+                continue
+            if self.newest is None or frame.t > self.newest:
+                self.newest = frame.t
+            fold(self, frame)
+            self.changes += 1
+        self.now = now
+        if ended != self.ended:
+            self.ended = ended
+            self.changes += 1
+        while self.turns and self.turns[0].t < now - WINDOW_S:
+            self.turns.popleft()
+
+    # What can be asked
+
+    def series(self, subject: str, figure: str) -> Series | None:
+        """History of a figure of `host`, `load`, a GPU, an engine, an agent, or a slot (`slot_subject`)."""
+        return self._series.get((subject, figure))
+
+    def last(self, subject: str, figure: str, seconds: int) -> list[float | None]:
+        """The figure over the last `seconds`, one value per second, None where there is none."""
+        series = self._series.get((subject, figure))
+        return series.last(seconds, self.now) if series else [None] * seconds
+
+    def columns(self, subject: str, figure: str, count: int, step: int = 1) -> list[Column]:
+        """The figure over the last `count` spans of `step` seconds, as (mean, maximum)."""
+        series = self._series.get((subject, figure))
+        return series.columns(count, step, self.now) if series else [None] * count
+
+    def age(self, frame: Frame) -> float:
+        """Seconds since the frame was true."""
+        return max(0.0, self.now - frame.t)
+
+    @property
+    def stale_s(self) -> float | None:
+        """How long nothing has come, once that is worth saying."""
+        if self.newest is None or self.ended or self.bye:
+            return None
+        quiet = self.now - self.newest
+        return quiet if quiet > STALE_S else None
+
+    def holder(self, engine: str, slot: int) -> str | None:
+        """The agent whose conversation a slot holds: being served, or finished and not yet replaced."""
+        held = self._held.get((engine, slot))
+        return held[0] if held else None
+
+    # How frames fold
+
+    def _track(
+        self, subject: str, figure: str, t: float, value: float | None, window_s: float | None
+    ) -> None:
+        key = (subject, figure)
+        series = self._series.get(key)
+        if series is None:
+            if value is None:
+                return
+            series = self._series[key] = Series()
+        series.put(t, value, window_s)
+
+    def _fold_session(self, frame: Session) -> None:
+        self.session = frame
+
+    def _fold_host(self, frame: HostSample) -> None:
+        self.host = frame
+        for figure in HOST_FIGURES:
+            self._track("host", figure, frame.t, getattr(frame, figure), frame.window_s)
+
+    def _fold_gpu(self, frame: GpuSample) -> None:
+        self.gpus[frame.gpu] = frame
+        for figure in GPU_FIGURES:
+            self._track(frame.gpu, figure, frame.t, getattr(frame, figure), frame.window_s)
+
+    def _fold_engine(self, frame: EngineSample) -> None:
+        before = self.engines.get(frame.engine)
+        self.engines[frame.engine] = frame
+        for figure in ENGINE_FIGURES:
+            self._track(frame.engine, figure, frame.t, getattr(frame, figure), frame.window_s)
+        total = frame.slots_total
+        if before is not None and (before.restarts != frame.restarts or before.slots_total != total):
+            for key in [key for key in self.slots if key[0] == frame.engine]:
+                if before.restarts != frame.restarts or (total is not None and key[1] >= total):
+                    del self.slots[key]
+                    self._held.pop(key, None)
+
+    def _fold_slot(self, frame: SlotSample) -> None:
+        key = (frame.engine, frame.slot)
+        self.slots[key] = frame
+        held = self._held.get(key)
+        if frame.agent is not None:
+            self._hold(key, frame.agent, frame.task)
+        elif held is not None and (frame.phase != "idle" or frame.task not in (held[1], None)):
+            del self._held[key]
+        self._track(slot_subject(*key), "decode_tok_s", frame.t, frame.decode_tok_s, None)
+
+    def _fold_agent(self, frame: AgentSample) -> None:
+        self.agents[frame.agent] = frame
+        if frame.slot is not None:
+            key = (frame.engine, frame.slot)
+            slot = self.slots.get(key)
+            if self.holder(*key) != frame.agent:
+                self._hold(key, frame.agent, slot.task if slot else None)
+        self._track(frame.agent, "decode_tok_s", frame.t, frame.decode_tok_s, None)
+
+    def _hold(self, key: tuple[str, int], agent: str, task: int | None) -> None:
+        for other in [other for other, held in self._held.items() if held[0] == agent and other != key]:
+            del self._held[other]
+        self._held[key] = (agent, task)
+
+    def _fold_turn(self, frame: Turn) -> None:
+        self.turns.append(frame)
+
+    def _fold_load(self, frame: LoadSample) -> None:
+        self.load = frame
+        for figure in LOAD_FIGURES:
+            self._track("load", figure, frame.t, getattr(frame, figure), frame.window_s)
+
+    def _fold_plan(self, frame: Plan) -> None:
+        self.plan = frame
+
+    def _fold_level(self, frame: Level) -> None:
+        self.level = frame
+
+    def _fold_event(self, frame: Event) -> None:
+        self.events.append(frame)
+
+    def _fold_missing(self, frame: Missing) -> None:
+        if frame.why is None:
+            self.missing.pop(frame.what, None)
+        else:
+            self.missing[frame.what] = frame
+
+    def _fold_own(self, frame: OwnSample) -> None:
+        self.own[frame.role] = frame
+
+    def _fold_recording(self, frame: RecordingState) -> None:
+        self.recording = frame
+
+    def _fold_bye(self, frame: Bye) -> None:
+        self.bye = frame
+
+    _FOLDS: ClassVar[dict[type[Frame], Callable[[Store, Any], None]]] = {
+        Session: _fold_session,
+        HostSample: _fold_host,
+        GpuSample: _fold_gpu,
+        EngineSample: _fold_engine,
+        SlotSample: _fold_slot,
+        AgentSample: _fold_agent,
+        Turn: _fold_turn,
+        LoadSample: _fold_load,
+        Plan: _fold_plan,
+        Level: _fold_level,
+        Event: _fold_event,
+        Missing: _fold_missing,
+        OwnSample: _fold_own,
+        RecordingState: _fold_recording,
+        Bye: _fold_bye,
+    }
+
+
+def slot_subject(engine: str, slot: int) -> str:
+    """The name under which a slot's history is kept."""
+    return f"{engine}#{slot}"
