@@ -20,7 +20,7 @@ from agenttop.errors import AgenttopError
 from agenttop.model.frames import SCHEMA
 from agenttop.model.text import clean
 from agenttop.record.rows import clean_text
-from agenttop.record.schema import APPLICATION_ID, BY_KIND
+from agenttop.record.schema import APPLICATION_ID
 
 BUSY_S = 5.0
 """Longest wait for a writer that is closing the file."""
@@ -109,9 +109,13 @@ def _header(path: Path) -> bytes:
         raise AgenttopError(f"{path} is not an agenttop recording")
     if len(header) < _HEADER_BYTES:
         raise _truncated(path)
-    # The two marks are looked at before SQLite gets to see a foreign file.
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID and not _side_file(path):
-        raise AgenttopError(f"{path} is an SQLite file, but not an agenttop recording")
+    if not _side_file(path):
+        # Looked at before SQLite gets to see a foreign file. With a side file the header is not the last word.
+        if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+            raise AgenttopError(f"{path} is an SQLite file, but not an agenttop recording")
+        pages, page_bytes = int.from_bytes(header[28:32], "big"), int.from_bytes(header[16:18], "big")
+        if path.stat().st_size < pages * (page_bytes if page_bytes != 1 else 65536):
+            raise _truncated(path)
     return header
 
 
@@ -164,11 +168,10 @@ def _check(path: Path, database: sqlite3.Connection, header: bytes) -> None:
             f"{path} was written by a newer agenttop (schema {schema}, this one reads {SCHEMA})",
             "upgrade agenttop",
         )
-    pages, page_bytes = int.from_bytes(header[28:32], "big"), int.from_bytes(header[16:18], "big")
-    if not _side_file(path) and path.stat().st_size < pages * (page_bytes if page_bytes != 1 else 65536):
-        raise _truncated(path)
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if not tables & BY_KIND.keys() or "session" not in tables:
+    if "session" not in tables:
+        if header[18] == 2 and not _side_file(path):
+            raise AgenttopError(f"{path} lacks its side file {path.name}-wal, which holds its rows")
         raise _damaged(path)
 
 

@@ -112,18 +112,23 @@ class Recorder:
 
     def _commit(self) -> None:
         pending = [self._pending.popleft() for _ in range(len(self._pending))]
+        if not pending:
+            return
         try:
-            if pending:
-                self._insert(pending)
-                self._commits += 1
-                if self._commits % CHECKPOINT_COMMITS == 0:
-                    self._check_place()
-                    self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            self._insert(pending)
         except (sqlite3.Error, OSError) as error:
             self._undo()
             if _is_busy(error) and len(pending) < MOST_WAITING:
                 self._pending.extendleft(reversed(pending))
             else:
+                self._fail(_reason(self.path, error))
+            return
+        self._commits += 1
+        if self._commits % CHECKPOINT_COMMITS == 0:
+            try:
+                self._check_place()
+                self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            except (sqlite3.Error, OSError) as error:
                 self._fail(_reason(self.path, error))
 
     def _insert(self, frames: list[Frame | Unknown]) -> None:

@@ -1,0 +1,135 @@
+"""Files that are not what they should be: one sentence, never a traceback."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from agenttop.errors import AgenttopError
+from agenttop.model.clock import ManualClock
+from agenttop.record.read import Recording
+from agenttop.stream.replay import ReplaySource
+from tests.record.build import small
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return small(tmp_path_factory.mktemp("sound") / "a.agenttop", seconds=12, agents=2).read_bytes()
+
+
+def use_everything(path: Path) -> str | None:
+    """Do all that can be done with a recording; the sentence, when it is refused."""
+    try:
+        with Recording(path) as recording:
+            recording.frames()
+            recording.latest_before(7.0)
+            recording.events()
+            recording.turns()
+            recording.unknown_kinds()
+
+            clock = ManualClock()
+            replay = ReplaySource(recording, clock, at=3.0)
+            replay.take()
+            clock.advance(2.0)
+            replay.take()
+            replay.next_event(1)
+            replay.step_sample(-1)
+            return replay.take().ended
+    except AgenttopError as error:
+        return str(error)
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(AgenttopError) as caught:
+        Recording(path)
+    assert "\n" not in str(caught.value)
+    return caught.value.message
+
+
+def test_each_kind_of_wrong_file_has_its_sentence(tmp_path: Path, sound: bytes) -> None:
+    path = tmp_path / "a.agenttop"
+    assert refused(path) == f"there is no file {path}"
+    assert refused(tmp_path) == f"{tmp_path} is a folder, not a recording"
+    path.write_bytes(b"")
+    assert refused(path) == f"{path} is empty, not a recording"
+    path.write_text("t,cpu\n1,2\n" * 100)
+    assert refused(path) == f"{path} is not an agenttop recording"
+    path.write_text("S")
+    assert refused(path) == f"{path} is cut short: its end is missing"
+    path.write_bytes(sound[:-1])
+    assert refused(path) == f"{path} is cut short: its end is missing"
+    path.write_bytes(sound[:100] + bytes(len(sound) - 100))
+    assert refused(path) == f"{path} is damaged"
+
+
+def test_a_foreign_database_is_not_a_recording(tmp_path: Path) -> None:
+    path = tmp_path / "a.agenttop"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE session (t REAL)")
+    database.close()
+    assert refused(path) == f"{path} is an SQLite file, but not an agenttop recording"
+
+
+def test_a_newer_schema_is_named(tmp_path: Path, sound: bytes) -> None:
+    path = tmp_path / "a.agenttop"
+    path.write_bytes(sound)
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version=2")
+    database.close()
+    with pytest.raises(AgenttopError) as caught:
+        Recording(path)
+    assert str(caught.value) == (
+        f"{path} was written by a newer agenttop (schema 2, this one reads 1) (upgrade agenttop)"
+    )
+
+
+def test_a_recording_without_its_session_says_so(tmp_path: Path, sound: bytes) -> None:
+    path = tmp_path / "a.agenttop"
+    path.write_bytes(sound)
+    database = sqlite3.connect(path)
+    database.execute("DELETE FROM session")
+    database.commit()
+    database.close()
+    assert "does not say which session" in refused(path)
+
+
+def test_cut_anywhere_it_is_refused(tmp_path: Path, sound: bytes) -> None:
+    path = tmp_path / "a.agenttop"
+    for length in range(1, len(sound), 997):
+        path.write_bytes(sound[:length])
+        assert refused(path) == f"{path} is cut short: its end is missing"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flipped_bytes_never_end_in_a_traceback(tmp_path: Path, sound: bytes, seed: int) -> None:
+    dice = random.Random(seed)
+    path = tmp_path / "a.agenttop"
+    sentences = set()
+    for _ in range(40):
+        damaged = bytearray(sound)
+        for _ in range(dice.choice((1, 1, 5, 200))):
+            # Half of the hits go to where the structure is: page headers and the schema.
+            near = dice.randrange(len(sound) // 4096) * 4096 + dice.randrange(12)
+            damaged[dice.choice((dice.randrange(len(sound)), near))] ^= 1 << dice.randrange(8)
+        path.write_bytes(damaged)
+        sentences.add(use_everything(path))
+    assert None in sentences  # some damage is not even noticed
+    assert len(sentences) > 1  # and some is
+
+
+def test_a_damaged_side_file_never_ends_in_a_traceback(tmp_path: Path) -> None:
+    from tests.record.test_read import killed
+
+    path = killed(tmp_path / "a.agenttop")
+    side = Path(f"{path}-wal")
+    whole = side.read_bytes()
+    dice = random.Random(1)
+    for _ in range(40):
+        damaged = bytearray(whole[: dice.randrange(1, len(whole))])
+        damaged[dice.randrange(len(damaged))] ^= 255
+        side.write_bytes(damaged)
+        Path(f"{path}-shm").unlink(missing_ok=True)
+        use_everything(path)
