@@ -1,0 +1,367 @@
+"""One synthetic agent: talk, pause, talk again, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Protocol
+
+from agenttop.agents.conversation import Conversation
+from agenttop.agents.figures import DecodeRate, answer_tokens, turn_frame
+from agenttop.agents.load import Load
+from agenttop.agents.plan import AgentPlan, Step
+from agenttop.agents.reply import Reply
+from agenttop.agents.retry import Retry
+from agenttop.agents.text import TextSource
+from agenttop.model.frames import AgentSample, Turn
+
+MAX_CUTS = 6
+"""An engine that refuses a context this often, each time half as big, refuses it for another reason."""
+
+EMPTY_REPLY = "(no text)"
+"""Stands for a reply without text: some chat templates refuse an empty message."""
+
+
+class Desk(Protocol):
+    """Where an agent reports to: the driver."""
+
+    def changed(self, agent: Agent) -> None:
+        """Its state is another one."""
+        ...
+
+    def ended(self, turn: Turn, reply: Reply, first_try: bool) -> None:
+        """A request has ended."""
+        ...
+
+    def noted(self, event: str, text: str, agent: Agent, severity: str) -> None:
+        """Something that belongs on the time axis."""
+        ...
+
+
+class Agent:
+    """Runs as one task; `halt` and `pause` may be called at any time from the same loop."""
+
+    def __init__(self, name: str, number: int, at: float, load: Load, desk: Desk) -> None:
+        self.name = name
+        self.load = load
+        self._now = load.now
+        self._at = at
+        self._desk = desk
+        self._plan = AgentPlan(load.profile, load.seed, number)
+        self._conversation = Conversation(load.profile, TextSource(load.salt, number), load.ratio)
+        self._client = load.client()
+        self._retry = Retry(self._plan.jitter)
+        self.state = "waiting"
+        self._since = self._now()
+        self._until: float | None = at
+        self._halting = False
+        self._paused = False
+        self._wake: asyncio.Future[None] | None = None
+        self._prepared: Step | None = None
+        self._body = b""
+        self._planned_output = 1
+        self._output_limit: int | None = None
+        self._ready_at = at
+        """When the plan wants the next request sent."""
+        self._reply: Reply | None = None
+        self._rate = DecodeRate()
+        self._turn = 0
+        self.turns_done = 0
+        self.failures = 0
+        self._output_total = 0
+        self._ttft: float | None = None
+        self._error: str | None = None
+
+    # What the driver calls
+
+    def halt(self, now: bool) -> None:
+        """Stop: at once, cancelling the request in flight, or when the turn has ended."""
+        self._halting = True
+        if self._reply is not None:
+            if now:
+                self._client.cancel()
+            self._enter("stopping")
+        self._rouse()
+
+    def pause(self, on: bool) -> None:
+        """Hold back the next turn, or let it go. A request in flight goes on."""
+        self._paused = on
+        self._rouse()
+
+    @property
+    def in_flight(self) -> Reply | None:
+        """The reply it waits for or receives."""
+        return self._reply
+
+    @property
+    def compactions(self) -> int:
+        """How often its context was shortened."""
+        return self._conversation.compactions
+
+    @property
+    def output_tokens_total(self) -> int:
+        """Output tokens received, those of the request in progress included where they are counted."""
+        current = self._reply.output_tokens if self._reply is not None else None
+        return self._output_total + (current or 0)
+
+    def look(self) -> None:
+        """Note how far the request in progress is, for its decode rate; called a few times a second."""
+        if self._reply is not None:
+            self._rate.note(self._reply, self._now())
+
+    def sample(self) -> AgentSample:
+        """The agent as it is now."""
+        reply, conversation = self._reply, self._conversation
+        context = conversation.context_tokens
+        prompt = cached = prefilled = output = None
+        if reply is not None:
+            prompt, cached = reply.prompt_tokens, reply.cached_tokens
+            prefilled, output = reply.prefilled_tokens, reply.output_tokens
+            if prompt is not None:
+                context = prompt + (output or 0)
+        return AgentSample(
+            t=self._now(),
+            agent=self.name,
+            engine=self.load.engine,
+            profile=self.load.profile_name,
+            state=self.state,
+            state_since=self._since,
+            state_until=self._until,
+            turn=self._turn,
+            turns_done=self.turns_done,
+            compactions=conversation.compactions,
+            failures=self.failures,
+            context_tokens=context,
+            context_limit_tokens=conversation.limit,
+            prompt_tokens=prompt,
+            cached_tokens=cached,
+            prefilled_tokens=prefilled,
+            output_tokens=output,
+            output_limit_tokens=self._output_limit if reply is not None else None,
+            decode_tok_s=self._rate.of(reply),
+            ttft_s=self._ttft,
+            output_tokens_total=self.output_tokens_total,
+            error=self._error,
+        )
+
+    async def run(self) -> None:
+        """The whole life of the agent. Ends in state `stopped`."""
+        try:
+            await self._live()
+        finally:
+            self._client.close()
+            self._reply = None
+            self._enter("stopped")
+
+    # Its life
+
+    async def _live(self) -> None:
+        if not await self._learn_ratio():
+            return
+        step = self._plan.next()
+        self._prepare(step)
+        self._ready_at = max(self._at, self._now())
+        if not await self._rest("waiting", self._ready_at):
+            return
+        while await self._take(step):
+            step = self._plan.next()
+            if step.pause_s > 0 and not self._must_compact(step):
+                self._prepare(step)  # a pause leaves time for it
+            self._ready_at += step.pause_s
+            if not await self._rest(step.pause_kind, self._ready_at):
+                return
+
+    async def _learn_ratio(self) -> bool:
+        """False: it is to stop."""
+        task = asyncio.ensure_future(self.load.learn_ratio())
+        task.add_done_callback(lambda _: self._rouse())
+        while not task.done() and not self._halting:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+            self._wake = None
+        return not self._halting
+
+    async def _take(self, step: Step) -> bool:
+        """One turn, with its compaction before it and its retries. False: the agent ends."""
+        if self._prepared is not step:
+            if self._must_compact(step) and not await self._compact():
+                return False
+            self._prepare(step)
+        cuts = 0
+        while True:
+            reply = await self._request("turn", self._body)
+            if not reply.failed:
+                return not self._halting
+            if reply.error_kind == "context" and not self._halting:
+                cuts += 1
+                if not self._cut(reply, cuts):
+                    return False
+            elif not await self._recover(reply):
+                return False
+            self._encode()
+
+    def _must_compact(self, step: Step) -> bool:
+        return self._conversation.must_compact(*self._conversation.fit(step.input, step.output))
+
+    def _prepare(self, step: Step) -> None:
+        """Write the next message and the request that carries it."""
+        input_tokens, self._planned_output = self._conversation.fit(step.input, step.output)
+        self._conversation.ask(input_tokens)
+        self._prepared = step
+        self._encode()
+
+    def _encode(self) -> None:
+        self._output_limit = self._conversation.output_room(self._planned_output)
+        self._body = self.load.body(self._conversation.messages, self._output_limit)
+
+    async def _compact(self) -> bool:
+        """Have the context summarised. False: the agent ends."""
+        conversation = self._conversation
+        while True:
+            self._output_limit = conversation.output_room(self.load.profile.compaction.summary)
+            body = self.load.body(conversation.summary_request(), self._output_limit)
+            before = conversation.context_tokens
+            reply = await self._request("compact", body)
+            if not reply.failed:
+                size = f"{before} → {conversation.context_tokens} tokens"
+                self._desk.noted("agent.compacted", f"{self.name} compacted: {size}", self, "info")
+                return not self._halting
+            if reply.error_kind == "context" and not self._halting:
+                return self._cut(reply, 1)
+            if not await self._recover(reply):
+                return False
+
+    def _cut(self, reply: Reply, cuts: int) -> bool:
+        """The engine refused the context: learn its real limit, and shorten without asking it again.
+
+        False: that was tried often enough.
+        """
+        conversation = self._conversation
+        if cuts > MAX_CUTS:
+            self._give_up(f"the engine refuses even {conversation.expected_tokens()} tokens: {reply.error}")
+            return False
+        refusal = reply.refusal
+        if refusal is not None:
+            limit = refusal.context_tokens or _limit_in(refusal.message)
+            if limit is not None:
+                conversation.shrink_to(limit)
+            if refusal.prompt_tokens is not None:
+                conversation.counted(refusal.prompt_tokens)
+        conversation.cut(2.0 ** (1 - cuts))
+        self._desk.noted("agent.context-cut", f"{self.name} cut its context: {reply.error}", self, "warn")
+        return True
+
+    async def _recover(self, reply: Reply) -> bool:
+        """Wait as long as this failure calls for. False: the agent ends."""
+        if self._halting:
+            return False
+        delay = self._retry.after(reply, self._now())
+        if delay is None:
+            self._give_up(f"{self._retry.failures} failures in a row: {reply.error}")
+            return False
+        self._ready_at = self._now() + delay
+        return await self._rest("backoff", self._ready_at)
+
+    def _give_up(self, why: str) -> None:
+        self._desk.noted("agent.gave-up", f"{self.name} gave up: {why}", self, "bad")
+
+    async def _request(self, kind: str, body: bytes) -> Reply:
+        """Send one request, account for it, and report it."""
+        self._turn += 1
+        first_try = self._retry.failures == 0
+        self._rate.clear()
+        reply = self._reply = Reply(self._on_reply if kind == "turn" else None)
+        self._enter("compact" if kind == "compact" else "queued")
+        await self._client.send(body, reply)
+        self._reply = None
+        self._output_total += reply.output_tokens or 0
+        if reply.t_first_token is not None and reply.t_sent is not None:
+            self._ttft = reply.t_first_token - reply.t_sent
+        if not reply.failed:
+            self._succeeded(kind, reply)
+        elif reply.error_kind != "cancelled":
+            self.failures += 1
+            self._error = f"{reply.error_kind}: {reply.error}"
+        turn = turn_frame(
+            reply,
+            now=self._now(),
+            agent=self.name,
+            engine=self.load.engine,
+            profile=self.load.profile_name,
+            turn=self._turn,
+            kind=kind,
+            t_queued=self._ready_at,
+            output_limit=self._output_limit,
+            context_tokens=self._conversation.context_tokens,
+        )
+        self._desk.ended(turn, reply, first_try)
+        self._ready_at = turn.t
+        return reply
+
+    def _succeeded(self, kind: str, reply: Reply) -> None:
+        output, answer = reply.output_tokens, answer_tokens(reply)
+        text = reply.text or EMPTY_REPLY
+        if kind == "compact":
+            self._conversation.compact(text, answer if output is not None else None)
+        else:
+            self.turns_done += 1
+            self._conversation.answered(
+                text, prompt_tokens=reply.prompt_tokens, output_tokens=output, fed_back=answer
+            )
+        if self._retry.failures:
+            away = self._now() - self._retry.since
+            back = f"{self.name} is back after {self._retry.failures} failures in {away:.1f} s"
+            self._desk.noted("agent.recovered", back, self, "info")
+            self._retry.clear()
+        self._error = None
+
+    def _on_reply(self) -> None:
+        """The reply has come to a new stage."""
+        reply = self._reply
+        if reply is None or self._halting:
+            return
+        if reply.t_first_token is not None:
+            if self.state != "decode":
+                self._enter("decode")
+        elif self.state == "queued" and reply.status in (None, 200):
+            self._enter("prefill")
+
+    async def _rest(self, state: str, until: float) -> bool:
+        """Wait until `until`, and on while paused. False: it is to stop."""
+        loop = asyncio.get_running_loop()
+        while not self._halting:
+            left = until - self._now()
+            if left > 0:
+                if self.state != state or self._until != until:
+                    self._enter(state, until)
+            elif not self._paused:
+                return True
+            elif self.state != "paused":
+                self._enter("paused")
+            self._wake = loop.create_future()
+            timer = loop.call_later(left, self._rouse) if left > 0 else None
+            try:
+                await self._wake
+            finally:
+                self._wake = None
+                if timer is not None:
+                    timer.cancel()
+            if self.state == "paused" and not self._paused:
+                self._ready_at = self._now()  # the plan was held up on purpose
+        return False
+
+    def _rouse(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    def _enter(self, state: str, until: float | None = None) -> None:
+        self.state = state
+        self._since = self._now()
+        self._until = until
+        self._desk.changed(self)
+
+
+def _limit_in(message: str) -> int | None:
+    """vLLM says its limit in words only."""
+    found = re.search(r"maximum context length is (\d{2,9})", message)
+    return int(found[1]) if found else None

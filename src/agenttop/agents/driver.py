@@ -1,0 +1,347 @@
+"""The driver process: runs the agents and reports on them. `python -m agenttop.agents.driver`
+
+Reads orders (`DriverCommand` lines) on stdin and writes frames on stdout. It ends when told to, on SIGTERM,
+and when stdin is closed, which happens also when the node that started it is killed; every request in flight
+is then cancelled. It is a process of its own so that nothing delays its time stamps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import secrets
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from agenttop import oslayer
+from agenttop.agents.agent import Agent
+from agenttop.agents.load import Load
+from agenttop.agents.meter import Meter
+from agenttop.agents.outbox import Outbox
+from agenttop.agents.reply import Reply
+from agenttop.errors import AgenttopError
+from agenttop.model.clock import SessionClock, SystemClock
+from agenttop.model.commands import (
+    Configure,
+    DriverCommand,
+    HaltAgent,
+    HaltAll,
+    LaunchAgent,
+    PauseAll,
+    Shutdown,
+)
+from agenttop.model.frames import Event, LoadSample, Missing, OwnSample, Turn
+from agenttop.model.text import clean
+from agenttop.wire.codec import LineSplitter, WireError, decode_driver_command
+
+BEAT_S = 0.1
+"""Changes are reported this often at most, all in one write."""
+
+LOOK_EVERY = 2
+SECOND_EVERY = 10
+"""In beats: a look at how far requests are; all samples."""
+
+STOP_S = 2.0
+
+
+class Driver:
+    """Holds the agents, obeys orders, and turns what happens into frames. All on one event loop."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._clock = SystemClock()
+        self._now: Callable[[], float] = SessionClock(self._clock).now
+        self._load: Load | None = None
+        self._salt = secrets.token_hex(4)  # two runs with one seed must not find each other's prompts cached
+        self._agents: dict[str, Agent] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._changed: dict[str, Agent] = {}
+        self._failed: dict[tuple[str, str], list[str]] = {}
+        self._uncounted: set[str] = set()
+        self._paused = False
+        self._stopping = asyncio.Event()
+        self._work = asyncio.Event()
+        self._background: set[asyncio.Task[None]] = set()
+        self._meter = Meter(self._now)
+        self._past = _Totals()
+        """Of agents that have stopped."""
+        self._tokens_before = 0
+
+    # Orders
+
+    def obey(self, command: DriverCommand) -> None:
+        """Carry out one order of the node."""
+        match command:
+            case Configure():
+                self._configure(command)
+            case LaunchAgent():
+                self._launch(command)
+            case HaltAgent():
+                agent = self._agents.get(command.agent)
+                if agent is not None:
+                    agent.halt(command.now)
+            case HaltAll():
+                self._halt_all(command.now)
+            case PauseAll():
+                self._paused = command.on
+                for agent in self._agents.values():
+                    agent.pause(command.on)
+            case Shutdown():
+                self.stop()
+        self._work.set()
+
+    def stop(self) -> None:
+        """Cancel everything and end."""
+        self._stopping.set()
+        self._work.set()
+
+    def complain(self, text: str) -> None:
+        """An order that could not be read."""
+        self._event("driver.bad-order", clean(text), severity="bad")
+        self._work.set()
+
+    def _configure(self, order: Configure) -> None:
+        self._now = SessionClock(self._clock, order.origin).now
+        if not self._agents:
+            self._meter = Meter(self._now)
+        key = os.environ.get(order.api_key_env) if order.api_key_env else None
+        try:
+            self._load = Load(order, api_key=key, salt=self._salt, now=self._now)
+        except (AgenttopError, ValueError) as error:
+            self._load = None
+            self._event("driver.bad-load", f"this load cannot be run: {clean(str(error))}", severity="bad")
+            return
+        if order.api_key_env and not key:
+            text = (
+                f"environment variable {clean(order.api_key_env, 60)} is not set: requests go without a key"
+            )
+            self._event("driver.no-key", text, severity="warn")
+        task = asyncio.ensure_future(self._load.learn_ratio())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def _launch(self, order: LaunchAgent) -> None:
+        if self._load is None:
+            self._event("driver.bad-order", f"{order.agent} has no load to run", order.agent, "bad")
+            return
+        if order.agent in self._agents:
+            self._event("driver.bad-order", f"{order.agent} runs already", order.agent, "warn")
+            return
+        agent = Agent(order.agent, order.number, order.at, self._load, self)
+        if self._paused:
+            agent.pause(True)
+        self._agents[order.agent] = agent
+        self.changed(agent)
+        task = asyncio.ensure_future(agent.run())
+        self._tasks[order.agent] = task
+        task.add_done_callback(lambda done: self._gone(agent, done))
+
+    def _halt_all(self, now: bool) -> None:
+        agents = list(self._agents.values())
+        flying = sum(agent.in_flight is not None for agent in agents)
+        for agent in agents:
+            agent.halt(now)
+        if agents and now:
+            text = f"{len(agents)} agents stopped, {flying} requests in flight cancelled"
+            self._event("agents.cancelled", text)
+
+    def _gone(self, agent: Agent, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            text = f"{agent.name} ended by a fault in agenttop: {type(error).__name__}: {error}"
+            self._event("driver.fault", clean(text), agent.name, "bad")
+        self._agents.pop(agent.name, None)
+        self._tasks.pop(agent.name, None)
+        self._past.add(agent)
+        self._work.set()
+
+    # What agents report (see `agents.agent.Desk`)
+
+    def changed(self, agent: Agent) -> None:
+        """Its newest state goes out with the next beat."""
+        self._changed[agent.name] = agent
+
+    def ended(self, turn: Turn, reply: Reply, first_try: bool) -> None:
+        """A request has ended."""
+        self._outbox.add(turn)
+        self._meter.ended(reply, turn.t_queued, first_try)
+        if turn.error_kind is None:
+            if turn.output_tokens is None and turn.engine not in self._uncounted:
+                self._uncounted.add(turn.engine)
+                why = "the engine sends no token counts (usage) with its replies"
+                self._outbox.add(Missing(t=self._now(), what=f"{turn.engine}:output_tokens", why=why))
+        elif turn.error_kind != "cancelled" and first_try:
+            self._failed.setdefault((turn.error_kind, turn.error or ""), []).append(turn.agent)
+
+    def noted(self, event: str, text: str, agent: Agent, severity: str) -> None:
+        """Something for the time axis."""
+        self._event(event, text, agent.name, severity)
+
+    def _event(self, event: str, text: str, subject: str | None = None, severity: str = "info") -> None:
+        frame = Event(
+            t=self._now(), event=event, text=text, source="driver", severity=severity, subject=subject
+        )
+        self._outbox.add(frame)
+
+    # Reporting
+
+    async def run(self) -> None:
+        """Report until told to stop; then cancel every request and report that, too."""
+        beat = 0
+        while not self._stopping.is_set():
+            if not self._agents:
+                await self._idle()
+                beat = 0
+                continue
+            beat += 1
+            if beat % LOOK_EVERY == 0:
+                for agent in self._agents.values():
+                    agent.look()
+            if beat % SECOND_EVERY == 0:
+                self._second()
+            self._flush()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), BEAT_S)
+        await self._end()
+
+    async def _idle(self) -> None:
+        """Without agents there is nothing to report but that, once."""
+        if self._changed:
+            self._second()
+        self._flush()
+        await self._work.wait()
+        self._work.clear()
+        self._meter.restart()
+
+    async def _end(self) -> None:
+        for agent in list(self._agents.values()):
+            agent.halt(now=True)
+        tasks = [*self._tasks.values()]
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=STOP_S)
+            for task in left:
+                task.cancel()
+        for task in self._background:
+            task.cancel()
+        if self._changed:
+            self._second()
+        self._flush()
+
+    def _flush(self) -> None:
+        flying = False
+        for agent in self._agents.values():
+            flying = flying or agent.in_flight is not None
+        self._meter.run_ticker(flying)
+        for (kind, error), agents in self._failed.items():
+            several = f"{len(agents)} agents" if len(agents) > 1 else agents[0]
+            subject = agents[0] if len(agents) == 1 else None
+            self._event("agent.failure", f"{several}: {kind}: {error}", subject, "bad")
+        self._failed.clear()
+        for agent in self._changed.values():
+            self._outbox.add(agent.sample(), may_drop=agent.state != "stopped")
+        self._changed.clear()
+        self._outbox.flush()
+
+    def _second(self) -> None:
+        """Everything that is reported once a second."""
+        self._changed.update(self._agents)
+        agents = list(self._agents.values())
+        replies = [reply for agent in agents if (reply := agent.in_flight) is not None]
+        readings = self._meter.read(replies)
+        totals = _Totals(self._past)
+        for agent in agents:
+            totals.add(agent)
+        fresh, self._tokens_before = totals.output_tokens - self._tokens_before, totals.output_tokens
+        counted = all(reply.output_tokens is not None for reply in replies if reply.events)
+        load, window = self._load, readings.window_s
+        sample = LoadSample(
+            t=self._now(),
+            engine=load.engine if load is not None else None,
+            profile=load.profile_name if load is not None else None,
+            target=len(agents),
+            active=len(agents),
+            in_flight=len(replies),
+            paused=self._paused,
+            window_s=window,
+            decode_tok_s=max(0, fresh) / window if window is not None and counted else None,
+            turns_done=totals.turns,
+            compactions=totals.compactions,
+            failures=totals.failures,
+            output_tokens_total=totals.output_tokens,
+            loop_lag_p99_s=readings.loop_lag_p99_s,
+            cpu_fraction=readings.cpu_fraction,
+            send_late_p99_s=readings.send_late_p99_s,
+            shared_reads_fraction=readings.shared_reads_fraction,
+            client_limited=readings.client_limited,
+        )
+        self._outbox.add(sample, may_drop=True)
+        own = OwnSample(
+            t=self._now(),
+            role="driver",
+            pid=os.getpid(),
+            cpu_fraction=readings.cpu_fraction,
+            window_s=window,
+        )
+        self._outbox.add(own, may_drop=True)
+
+
+class _Totals:
+    """Sums over agents."""
+
+    def __init__(self, start: _Totals | None = None) -> None:
+        self.turns: int = start.turns if start else 0
+        self.compactions: int = start.compactions if start else 0
+        self.failures: int = start.failures if start else 0
+        self.output_tokens: int = start.output_tokens if start else 0
+
+    def add(self, agent: Agent) -> None:
+        self.turns += agent.turns_done
+        self.compactions += agent.compactions
+        self.failures += agent.failures
+        self.output_tokens += agent.output_tokens_total
+
+
+def read_orders(loop: asyncio.AbstractEventLoop, driver: Driver, descriptor: int = 0) -> None:
+    """Read orders until the pipe is closed; for a thread, since not every system can wait for a pipe."""
+    splitter = LineSplitter()
+    try:
+        while data := os.read(descriptor, 65536):
+            for line in splitter.feed(data):
+                try:
+                    loop.call_soon_threadsafe(driver.obey, decode_driver_command(line))
+                except WireError as error:
+                    loop.call_soon_threadsafe(driver.complain, str(error))
+    except OSError:
+        pass
+    with contextlib.suppress(RuntimeError):  # the loop has ended already
+        loop.call_soon_threadsafe(driver.stop)
+
+
+async def _serve(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    outbox = Outbox(descriptor)
+    driver = Driver(outbox)
+    try:
+        loop.add_signal_handler(signal.SIGTERM, driver.stop)
+    except (NotImplementedError, ValueError):
+        signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(driver.stop))
+    threading.Thread(target=read_orders, args=(loop, driver), name="orders", daemon=True).start()
+    # What lives from here on is short-lived; the collector need not walk the rest again and again.
+    gc.collect()
+    gc.freeze()
+    await driver.run()
+    await loop.run_in_executor(None, outbox.close)
+
+
+def main() -> int:
+    """The process. Ctrl-C in the terminal is the console's business, not ours."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    oslayer.run_loop(_serve(oslayer.clean_descriptors()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

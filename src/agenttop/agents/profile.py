@@ -1,0 +1,76 @@
+"""Profiles by name: where they lie, loading them, and fitting them to an engine."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from pathlib import Path
+
+from agenttop import paths
+from agenttop.agents.check import parse
+from agenttop.agents.distribution import Distribution
+from agenttop.agents.scale import Scaled, scale
+from agenttop.agents.settings import Profile
+from agenttop.errors import UsageError
+from agenttop.model.text import clean
+
+__all__ = ["Distribution", "Profile", "Scaled", "found", "load", "names", "read", "scale"]
+
+MAX_FILE_BYTES = 1024 * 1024
+
+
+def found() -> dict[str, Path]:
+    """Every profile by name; a user's own goes before a bundled one of the same name."""
+    profiles: dict[str, Path] = {}
+    for folder in (paths.bundled_profiles(), paths.user_profiles()):
+        try:
+            files = sorted(folder.glob("*.toml"))
+        except OSError:
+            continue
+        profiles.update({file.stem: file for file in files})
+    return dict(sorted(profiles.items()))
+
+
+def names() -> list[str]:
+    """Names that `load` knows."""
+    return list(found())
+
+
+def load(name_or_path: str) -> Profile:
+    """A profile by its name, or from a TOML file. Raises UsageError with one line for each mistake."""
+    if _is_path(name_or_path):
+        return read(Path(name_or_path).expanduser())
+    known = found()
+    if name_or_path in known:
+        return read(known[name_or_path])
+    near = difflib.get_close_matches(name_or_path, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(
+        f"there is no profile '{clean(name_or_path, 60)}'",
+        f"{hint}known: {', '.join(known) or 'none'}; or give the path of a .toml file",
+    )
+
+
+def read(file: Path) -> Profile:
+    """The profile in a file. Raises UsageError with one line for each mistake."""
+    profile, problems = parse(_text(file), file.stem)
+    if profile is None:
+        raise UsageError("\n".join(problem.sentence(str(file)) for problem in problems))
+    return profile
+
+
+def _is_path(text: str) -> bool:
+    return text.endswith(".toml") or os.sep in text or "/" in text
+
+
+def _text(file: Path) -> str:
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise UsageError(f"{file}: larger than {MAX_FILE_BYTES} bytes, so not a profile")
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"{file}: no such file") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{file}: not UTF-8 text, so not a profile") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,240 @@
+"""What one request got back: times, counts and text, filled in while the stream arrives."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable
+
+from agenttop.model.text import clean
+from agenttop.wire.openai import (
+    DONE,
+    Chunk,
+    ErrorReply,
+    Progress,
+    Timings,
+    Usage,
+    chunk_error,
+    read_chunk,
+    tool_text,
+)
+
+MAX_TEXT_CHARS = 16 * 1024 * 1024
+"""More than this in one reply is no answer to a request that limits its output; it is cut off."""
+
+MAX_COUNT = 2**53
+"""A token count beyond this is nonsense and is treated as not given."""
+
+_MAX_ARRIVAL_US = 2**32 - 1
+
+
+class Reply:
+    """One reply in the making. Times are session seconds, stamped before the bytes are looked at.
+
+    `error_kind` None after the end means that it is whole: `[DONE]` came, or a finish reason and the end.
+    `watch` is called at the first byte, at each report of prefill progress and at the first token.
+    """
+
+    __slots__ = (
+        "_text_chars",
+        "arrivals",
+        "body",
+        "connect_s",
+        "content",
+        "done",
+        "error",
+        "error_kind",
+        "events",
+        "finish_reason",
+        "first_counts",
+        "progress",
+        "reads",
+        "reasoning_chars",
+        "refusal",
+        "shared_reads",
+        "status",
+        "t_end",
+        "t_first_byte",
+        "t_first_token",
+        "t_last_token",
+        "t_sent",
+        "timings",
+        "usage",
+        "watch",
+    )
+
+    def __init__(self, watch: Callable[[], None] | None = None) -> None:
+        self.watch = watch
+        self.t_sent: float | None = None
+        self.t_first_byte: float | None = None
+        self.t_first_token: float | None = None
+        self.t_last_token: float | None = None
+        self.t_end: float | None = None
+        self.connect_s = 0.0
+        """Time spent opening the connection before `t_sent`; 0 on one that was kept."""
+        self.arrivals: array[int] = array("I")
+        """Per event that carried text: microseconds after `t_sent`."""
+        self.events = 0
+        self.reads = 0
+        """Socket reads that held at least one event with text."""
+        self.shared_reads = 0
+        """Those that held several: their events share a time stamp."""
+        self.content: list[str] = []
+        self.reasoning_chars = 0
+        self._text_chars = 0
+        self.usage: Usage | None = None
+        self.timings: Timings | None = None
+        self.progress: Progress | None = None
+        self.first_counts: tuple[float, int] | None = None
+        """Time and output tokens at the first token: the base of a decode rate."""
+        self.finish_reason: str | None = None
+        self.done = False
+        self.status: int | None = None
+        self.error_kind: str | None = None
+        self.error: str | None = None
+        self.refusal: ErrorReply | None = None
+        self.body = b""
+        """Of a reply that is not a stream."""
+
+    @property
+    def failed(self) -> bool:
+        """A failure was noted."""
+        return self.error_kind is not None
+
+    @property
+    def text(self) -> str:
+        """The answer without its reasoning."""
+        return "".join(self.content)
+
+    @property
+    def output_tokens(self) -> int | None:
+        """Output tokens so far by the engine's own count."""
+        counted = _count(self.usage.completion_tokens) if self.usage is not None else None
+        if counted is None and self.timings is not None:
+            counted = _count(self.timings.predicted_n)
+        return counted
+
+    @property
+    def tokens_from(self) -> str | None:
+        """Which part of the reply `output_tokens` was read from."""
+        if self.usage is not None and _count(self.usage.completion_tokens) is not None:
+            return "usage"
+        if self.timings is not None and _count(self.timings.predicted_n) is not None:
+            return "timings"
+        return None
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Tokens of the prompt, cached ones included."""
+        counted = _count(self.usage.prompt_tokens) if self.usage is not None else None
+        if counted is None and self.progress is not None:
+            counted = _count(self.progress.total)
+        if counted is None and self.timings is not None and self.timings.prompt_n:
+            counted = _count(self.timings.prompt_n + (self.timings.cache_n or 0))
+        return counted
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """Prompt tokens that came from the prefix cache."""
+        details = self.usage.prompt_tokens_details if self.usage is not None else None
+        counted = _count(details.cached_tokens) if details is not None else None
+        if counted is None and self.progress is not None:
+            counted = _count(self.progress.cache)
+        if counted is None and self.timings is not None:
+            counted = _count(self.timings.cache_n)
+        return counted
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        """Output tokens that were reasoning, where the engine tells."""
+        if self.usage is None:
+            return None
+        details = self.usage.completion_tokens_details
+        counted = _count(details.reasoning_tokens) if details is not None else None
+        return _count(self.usage.reasoning_tokens) if counted is None else counted
+
+    @property
+    def prefilled_tokens(self) -> int | None:
+        """Prompt tokens done so far, cached ones included."""
+        if self.t_first_token is not None:
+            return self.prompt_tokens
+        return _count(self.progress.processed) if self.progress is not None else None
+
+    def packed_arrivals(self) -> bytes | None:
+        """`arrivals` as little-endian uint32; None when nothing arrived."""
+        if not self.arrivals:
+            return None
+        packed = self.arrivals
+        if sys.byteorder == "big":
+            packed = packed[:]
+            packed.byteswap()
+        return packed.tobytes()
+
+    def fail(self, kind: str, message: str) -> None:
+        """Note a failure; the first one stands."""
+        if self.error_kind is None:
+            self.error_kind = kind
+            self.error = clean(message)
+
+    def event(self, payload: bytes, now: float) -> bool:
+        """Take in one event of the stream; whether it carried text. Raises ValueError when unreadable."""
+        if payload == DONE:
+            self.done = True
+            return False
+        chunk = read_chunk(payload)
+        if chunk.timings is not None:
+            self.timings = chunk.timings
+        if chunk.usage is not None:
+            self.usage = chunk.usage
+        if chunk.error is not None or not chunk.choices:
+            self._without_choices(chunk)
+            return False
+        if chunk.prompt_progress is not None:
+            self.progress = chunk.prompt_progress
+            if self.watch is not None:
+                self.watch()
+        choice = chunk.choices[0]
+        if choice.finish_reason is not None:
+            self.finish_reason = clean(choice.finish_reason, 40)
+        text = choice.text or ""
+        delta = choice.delta
+        if delta is not None:
+            text += delta.content or ""
+            reasoning = delta.reasoning_content or delta.reasoning or ""
+            if delta.tool_calls is not None:
+                text += tool_text(delta.tool_calls)
+        else:
+            reasoning = ""
+        if not text and not reasoning:
+            return False
+        self._token(text, reasoning, now)
+        return True
+
+    def _token(self, text: str, reasoning: str, now: float) -> None:
+        if text:
+            self.content.append(text)
+        self.reasoning_chars += len(reasoning)
+        self._text_chars += len(text) + len(reasoning)
+        if self._text_chars > MAX_TEXT_CHARS:
+            raise ValueError(f"the reply is longer than {MAX_TEXT_CHARS} characters")
+        self.events += 1
+        sent = self.t_sent if self.t_sent is not None else now
+        self.arrivals.append(min(max(0, int((now - sent) * 1e6)), _MAX_ARRIVAL_US))
+        self.t_last_token = now
+        if self.t_first_token is None:
+            self.t_first_token = now
+            self.first_counts = (now, self.output_tokens or 0)
+            if self.watch is not None:
+                self.watch()
+
+    def _without_choices(self, chunk: Chunk) -> None:
+        found = chunk_error(chunk)
+        if found is not None:
+            self.refusal = found
+            # llama.cpp ends every running request this way when its one shared KV pool is full.
+            full = "context size has been exceeded" in found.message.lower()
+            self.fail("engine-limit" if full else "stream-error", found.message)
+
+
+def _count(value: int | None) -> int | None:
+    return value if value is not None and 0 <= value < MAX_COUNT else None

@@ -1,0 +1,94 @@
+"""A profile fitted to the context size of an engine: smaller in proportion, and saying so."""
+
+from __future__ import annotations
+
+import msgspec
+
+from agenttop.agents.settings import Compaction, Context, Profile, TurnSizes
+from agenttop.errors import AgenttopError
+
+OVERHEAD = 64
+"""Tokens of chat template and of the words that ask for a summary."""
+
+RESERVE_FRACTION = 0.03
+"""Of the engine's context: sizes are estimated before they are sent, and estimates are off by a little."""
+
+LEAST_CONTEXT = 384
+"""Below this there is no room for a conversation."""
+
+LEAST_OUTPUT = 16
+"""A median output below this is too short for a decode rate; it is kept at this instead."""
+
+LEAST_INPUT = 8
+
+
+class Scaled(msgspec.Struct, frozen=True, kw_only=True):
+    """The profile as it is applied, and what was changed, in words."""
+
+    profile: Profile
+    notes: list[str]
+
+
+def scale(profile: Profile, context_limit: int | None) -> Scaled:
+    """Fit `profile` to an engine that allows `context_limit` tokens per request (None: it does not tell).
+
+    When the compaction limit, the summary and a reserve do not fit, every size is multiplied by the same
+    factor, so that the number of turns between compactions, the share of the system prompt and the
+    compaction target stay what they were. Pauses are not touched. Raises AgenttopError when the engine's
+    context is too small for any conversation.
+    """
+    if context_limit is None:
+        return Scaled(
+            profile=profile, notes=["the engine does not tell its context size: nothing was scaled"]
+        )
+    if context_limit < LEAST_CONTEXT:
+        raise AgenttopError(
+            f"a context of {context_limit} tokens is too small for agents",
+            f"start the engine with at least {LEAST_CONTEXT} per slot",
+        )
+    usable = context_limit - OVERHEAD - max(16, round(context_limit * RESERVE_FRACTION))
+    context, compaction = profile.context, profile.compaction
+    if context.limit + compaction.summary <= usable:
+        fitted = msgspec.structs.replace(context, engine_limit=context_limit)
+        return Scaled(profile=msgspec.structs.replace(profile, context=fitted), notes=[])
+    factor = usable / (context.limit + compaction.summary)
+    scaled = msgspec.structs.replace(
+        profile,
+        context=Context(
+            limit=int(context.limit * factor),
+            system=max(1, round(context.system * factor)),
+            first=context.first.scaled(factor, LEAST_INPUT),
+            engine_limit=context_limit,
+        ),
+        turn=TurnSizes(
+            input=profile.turn.input.scaled(factor, LEAST_INPUT),
+            output=profile.turn.output.scaled(factor, LEAST_OUTPUT),
+        ),
+        compaction=Compaction(
+            to_fraction=compaction.to_fraction,
+            summary=max(LEAST_INPUT, int(compaction.summary * factor)),
+        ),
+    )
+    return Scaled(profile=scaled, notes=_notes(profile, scaled, factor, context_limit))
+
+
+def _notes(before: Profile, after: Profile, factor: float, context_limit: int) -> list[str]:
+    sizes = (
+        ("system prompt", before.context.system, after.context.system),
+        ("first message", before.context.first.median, after.context.first.median),
+        ("input per turn", before.turn.input.median, after.turn.input.median),
+        ("output per turn", before.turn.output.median, after.turn.output.median),
+        ("summary", before.compaction.summary, after.compaction.summary),
+    )
+    notes = [
+        f"context limit {before.context.limit} → {after.context.limit} tokens "
+        f"(engine: {context_limit} per request)",
+        "medians: " + ", ".join(f"{name} {old:.0f} → {new:.0f}" for name, old, new in sizes),
+    ]
+    wanted = before.turn.output.median * factor
+    if after.turn.output.median > wanted * 1.05:
+        notes.append(
+            f"output per turn kept at {after.turn.output.median:.0f} tokens, not {wanted:.0f}: "
+            "a shorter one has no decode rate"
+        )
+    return notes
