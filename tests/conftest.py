@@ -15,7 +15,7 @@ Fixtures
     private_places  automatic: recordings, sessions, profiles and cache lie in a directory of this test, also
                     for the child processes it starts.
 
-Other servers, hostile ones, are in tests/hostile.py; waiting without sleeping is `tests.waiting.until`.
+Other servers, hostile ones, are in tests/hostile.py; waiting without sleeping is tests/waiting.py.
 
 Without the xllamacpp package tests that need an engine are skipped, and say so. AGENTTOP_REQUIRE_ENGINE=1
 makes them fail instead.

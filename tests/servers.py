@@ -105,6 +105,7 @@ class LlamaServer:
 
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED)  # every thread has stopped
 
     def thaw(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

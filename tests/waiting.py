@@ -1,4 +1,7 @@
-"""Waiting for something to become true, without a sleep that is too short on a busy machine."""
+"""Waiting for something to become true, without a sleep that is too short on a busy machine.
+
+until(look), await until_async(look), and gone(pid) to look at: `until(lambda: gone(pid))`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,17 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import psutil
+
 T = TypeVar("T")
+
+
+def gone(pid: int) -> bool:
+    """Whether the process has ended. A zombie has: its reaper may be slow, as a container's init is."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def until(look: Callable[[], T], timeout_s: float = 20.0, what: str = "") -> T:

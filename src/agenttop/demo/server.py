@@ -14,13 +14,14 @@ While the model loads the wheel holds Python's lock, so a stop takes effect only
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from agenttop.errors import AgenttopError, UsageError
 from agenttop.oslayer import clean_descriptors, exit_with_parent, stop_signals
@@ -29,7 +30,7 @@ HOST = "127.0.0.1"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the server until it is told to stop. Returns the exit code: 0, 1 failed, 2 wrong usage."""
+    """Run the server until it is told to stop, and exit with 0. Returns 1 (failed) or 2 (wrong usage)."""
     options = parser().parse_args(arguments)
     report = clean_descriptors()
     if options.log is not None:
@@ -39,7 +40,6 @@ def main(arguments: list[str] | None = None) -> int:
     except AgenttopError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def _serve(options: argparse.Namespace, report: int) -> None:
+def _serve(options: argparse.Namespace, report: int) -> NoReturn:
     stop = threading.Event()
     for number in stop_signals():
         signal.signal(number, lambda *_: stop.set())
@@ -73,12 +73,16 @@ def _serve(options: argparse.Namespace, report: int) -> None:
     address = str(server.listening_address)
     port = int(address.rpartition(":")[2])
     line = json.dumps({"port": port, "pid": os.getpid(), "url": f"http://{HOST}:{port}"}) + "\n"
-    os.write(report, line.encode())
+    with contextlib.suppress(OSError):  # the parent is gone already; the watch on stdin will notice
+        os.write(report, line.encode())
     os.close(report)
     # Windows runs signal handlers only when Python code runs, hence the short turns.
     while not stop.wait(0.5):
         pass
-    del server  # its destructor ends the requests in progress and frees the port
+    # Not through the server's destructor: it holds Python's lock while it waits for the main loop, and
+    # waits for ever when the stop comes right after the start. There is nothing to save, and the kernel
+    # closes connections and port.
+    os._exit(0)
 
 
 def _start(options: argparse.Namespace) -> Any:
