@@ -110,7 +110,7 @@ def _header(path: Path) -> bytes:
     if len(header) < _HEADER_BYTES:
         raise _truncated(path)
     if not _side_file(path):
-        # Looked at before SQLite gets to see a foreign file. With a side file the header is not the last word.
+        # Before SQLite gets to see a foreign file. With a side file the header is not the last word.
         if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
             raise AgenttopError(f"{path} is an SQLite file, but not an agenttop recording")
         pages, page_bytes = int.from_bytes(header[28:32], "big"), int.from_bytes(header[16:18], "big")
