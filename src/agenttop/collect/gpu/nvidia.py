@@ -14,7 +14,7 @@ import msgspec
 
 from agenttop.collect.gpu import throttle
 from agenttop.collect.gpu.cards import Card, cards
-from agenttop.collect.gpu.nvml import WHY_NO_INIT, DriverGone, GpuLost, Nvml, library_exists
+from agenttop.collect.gpu.nvml import WHY_NO_INIT, DriverGoneError, GpuLostError, Nvml, library_exists
 from agenttop.collect.gpu.pcie import (
     RECEIVED_FIELD,
     SENT_FIELD,
@@ -69,7 +69,7 @@ class NvidiaAdapter:
             return [_no_driver(t, 12, listed)]
         try:
             self._connect(listed)
-        except DriverGone as gone:
+        except DriverGoneError as gone:
             self.close()
             return [_no_driver(t, gone.code, listed)]
         if not self._gpus:
@@ -87,7 +87,7 @@ class NvidiaAdapter:
         try:
             for gpu in self._gpus:
                 samples[gpu.id] = gpu.sample(t, self._clock.monotonic())
-        except DriverGone:
+        except DriverGoneError:
             self.close()
         self._last = samples
         if any(sample.state == "lost" for sample in samples.values()):
@@ -138,7 +138,7 @@ class NvidiaAdapter:
                 handle = nvml.query(function, key, device=key)
                 if handle is not None:
                     self._gpus.append(_Gpu(nvml, self._slow, handle, index, driver))
-            except GpuLost:
+            except GpuLostError:
                 continue
 
     def _listed(self) -> list[Card]:
@@ -161,10 +161,10 @@ class _Gpu:
         self._received, self._sent = ByteCounter(), ByteCounter()
 
     def sample(self, t: float, at: float) -> GpuSample:
-        """One look; the identity alone when the GPU is lost. Raises DriverGone."""
+        """One look; the identity alone when the GPU is lost. Raises DriverGoneError."""
         try:
             return self._look(t, at)
-        except GpuLost:
+        except GpuLostError:
             return self._identity(t, "lost")
 
     def _identity(self, t: float, state: str) -> GpuSample:

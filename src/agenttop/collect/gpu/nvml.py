@@ -32,11 +32,11 @@ WHY_NO_INIT = {
 }
 
 
-class GpuLost(Exception):  # noqa: N818 - the state, not a mistake of ours
+class GpuLostError(Exception):
     """This GPU does not answer any more."""
 
 
-class DriverGone(Exception):  # noqa: N818
+class DriverGoneError(Exception):
     """The library has to be opened again before anything can be asked. `code` is NVML's."""
 
     def __init__(self, code: int) -> None:
@@ -61,12 +61,12 @@ class Nvml:
     def __init__(self, *, attach: bool = True) -> None:
         """Open the library; `attach=False` leaves GPUs alone until a handle is asked for.
 
-        Raises DriverGone.
+        Raises DriverGoneError.
         """
         try:
             import pynvml
         except ImportError as error:
-            raise DriverGone(12) from error
+            raise DriverGoneError(12) from error
         self._pynvml = pynvml
         self._refused: set[tuple[str, object]] = set()
         try:
@@ -75,10 +75,10 @@ class Nvml:
             else:
                 pynvml.nvmlInitWithFlags(pynvml.NVML_INIT_FLAG_NO_ATTACH)
         except pynvml.NVMLError as error:
-            raise DriverGone(_code(error)) from error
+            raise DriverGoneError(_code(error)) from error
 
     def query(self, function: str, *arguments: Any, device: object = None) -> Any:
-        """Call `nvml<function>`; None when it has no answer. Raises GpuLost, DriverGone.
+        """Call `nvml<function>`; None when it has no answer. Raises GpuLostError, DriverGoneError.
 
         `device` names the GPU (and the variant of the call) that a refusal for good is remembered for.
         """
@@ -94,9 +94,9 @@ class Nvml:
         except self._pynvml.NVMLError as error:
             code = _code(error)
             if code in LOST:
-                raise GpuLost from error
+                raise GpuLostError from error
             if code in GONE:
-                raise DriverGone(code) from error
+                raise DriverGoneError(code) from error
             if code in FOR_GOOD:
                 self._refused.add(key)
             return None
@@ -109,7 +109,7 @@ class Nvml:
         found: dict[int, tuple[float, bool]] = {}
         for value in values or []:
             if value.nvmlReturn in LOST:
-                raise GpuLost
+                raise GpuLostError
             if value.nvmlReturn == 0 and (member := _MEMBERS.get(value.valueType)) is not None:
                 found[int(value.fieldId)] = (getattr(value.value, member), value.valueType == 1)
         return found

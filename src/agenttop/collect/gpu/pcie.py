@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from agenttop.collect.gpu.nvml import DriverGone, GpuLost, Nvml
+from agenttop.collect.gpu.nvml import DriverGoneError, GpuLostError, Nvml
 from agenttop.model.clock import Clock
 
 SENT_FIELD, RECEIVED_FIELD = 197, 198
@@ -89,7 +89,7 @@ class SlowPcie:
                         self._nvml.query("DeviceGetPcieThroughput", handle, way, device=(gpu, way))
                         for way in (0, 1)
                     )
-                except (GpuLost, DriverGone):
+                except (GpuLostError, DriverGoneError):
                     continue  # the sampler finds out by itself
                 self._latest[gpu] = (self._clock.monotonic(), _kilobytes(received), _kilobytes(sent))
             self._stop.wait(self._period_s)

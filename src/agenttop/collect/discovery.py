@@ -1,0 +1,206 @@
+"""Engines on this host, found by their processes and their ports.
+
+A process whose command line names an engine is taken at its word. A usual port whose process cannot be seen
+is asked once, with the harmless requests of `recognise`; what answers there as no engine is not asked again
+until another socket listens. Slow (tens of milliseconds, seconds when a port has to be asked): call it in a
+thread, every 10 s or so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from agenttop.collect import procfs
+from agenttop.collect.engine.llamacpp_arguments import (
+    ENVIRONMENT,
+    ServerArguments,
+    ServerProcess,
+    read_arguments,
+)
+from agenttop.collect.engine.url import port_of
+from agenttop.collect.hints import USUAL_PORTS, EngineKind, kind_of, port_in
+
+_ASK_AGAIN = 6
+"""How often a port that gave no verdict (it was loading, or silent) is asked before it is let be."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine on this host."""
+
+    url: str
+    hint: str
+    """What it seems to be, e.g. `llama.cpp`."""
+    pid: int | None = None
+    arguments: ServerArguments | None = None
+    """What llama.cpp's command line says."""
+
+
+class _Port(msgspec.Struct, frozen=True):
+    port: int
+    address: str
+    socket: object
+    """Changes when another process takes the port."""
+    pid: int | None = None
+    argv: list[str] = []
+
+
+class Finder:
+    """Remembers which ports have been asked in vain."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[tuple[int, object], str | None] = {}
+        self._asked: dict[tuple[int, object], int] = {}
+
+    def find(self) -> list[Found]:
+        """All engines of this host that can be seen now, in the order of their ports."""
+        found: dict[int, Found] = {}
+        ports = _listening()
+        for port, kind in _of_engines(ports):
+            found.setdefault(
+                port.port,
+                Found(
+                    url=_url(port), hint=kind.name, pid=port.pid, arguments=_arguments(port.pid, port.argv)
+                ),
+            )
+        engine_pids = {each.pid for each in found.values()}
+        for port in ports:
+            if port.port in found or port.port not in USUAL_PORTS:
+                continue
+            if (port.pid is not None and port.pid in engine_pids) or not _is_loopback(port.address):
+                continue
+            name = self._verdict(port)
+            if name is not None:
+                found[port.port] = Found(url=_url(port), hint=name, pid=port.pid)
+        return [found[port] for port in sorted(found)]
+
+    def _verdict(self, port: _Port) -> str | None:
+        key = (port.port, port.socket)
+        if key not in self._verdicts:
+            sure, name = _ask(_url(port))
+            self._asked[key] = self._asked.get(key, 0) + 1
+            if not sure and self._asked[key] < _ASK_AGAIN:
+                return name
+            self._verdicts[key] = name
+        return self._verdicts[key]
+
+
+_finder = Finder()
+
+
+def find_engines() -> list[Found]:
+    """Engines on this host. Never raises."""
+    return _finder.find()
+
+
+def process_at(url: str) -> ServerProcess | None:
+    """The process that listens at an address of this host; None when it cannot be seen."""
+    for every_process in (False, True):
+        for port in _listening(every_process):
+            if port.port == port_of(url) and port.pid is not None:
+                return ServerProcess(pid=port.pid, arguments=_arguments(port.pid, port.argv))
+    return None
+
+
+def _ask(url: str) -> tuple[bool, str | None]:
+    """(whether the verdict is final, name of the engine or None)."""
+    from agenttop.collect.engine.base import UnrecognisedError
+    from agenttop.collect.engine.http import EngineError
+    from agenttop.collect.engine.recognise import recognise
+
+    async def ask() -> str:
+        adapter = await recognise(url)
+        await adapter.client.close()
+        return adapter.name
+
+    try:
+        return True, asyncio.run(ask())
+    except UnrecognisedError as verdict:
+        if verdict.state in ("loading", "unauthorised"):
+            return True, verdict.name if verdict.name != "unknown" else None
+        return verdict.state == "unsupported", None
+    except EngineError:
+        return False, None
+
+
+def _of_engines(ports: list[_Port]) -> Iterator[tuple[_Port, EngineKind]]:
+    """The ports at which engines serve. Others an engine holds, for its own workers, are left alone."""
+    by_pid: dict[int, list[_Port]] = {}
+    for port in ports:
+        if port.pid is not None:
+            by_pid.setdefault(port.pid, []).append(port)
+    for owned in by_pid.values():
+        kind = kind_of(owned[0].argv)
+        if kind is None:
+            continue
+        named = port_in(owned[0].argv)
+        wanted = (named,) if named is not None else kind.ports
+        serving = [port for port in owned if port.port in wanted]
+        if not serving and len({port.port for port in owned}) == 1:
+            serving = owned[:1]
+        yield from ((port, kind) for port in serving)
+
+
+def _listening(every_process: bool = False) -> list[_Port]:
+    """Listening ports, with their process where it is an engine's, or, `every_process`, any that is seen."""
+    try:
+        return (
+            _listening_linux(every_process) if sys.platform == "linux" else _listening_psutil(every_process)
+        )
+    except OSError:
+        return []
+
+
+def _listening_linux(every_process: bool) -> list[_Port]:
+    sockets = procfs.listeners()
+    inodes = {socket.inode for socket in sockets}
+    owners: dict[int, tuple[int, list[str]]] = {}
+    for pid, argv in procfs.command_lines():
+        if pid != os.getpid() and (every_process or kind_of(argv) is not None):
+            for inode in procfs.sockets_of(pid) & inodes:
+                # A child that inherited the socket does not displace the engine.
+                if inode not in owners or kind_of(owners[inode][1]) is None:
+                    owners[inode] = (pid, argv)
+    ports: list[_Port] = []
+    for socket in sockets:
+        port = _Port(socket.port, socket.address, socket.inode, *owners.get(socket.inode, ()))
+        ports.append(port)
+    return ports
+
+
+def _listening_psutil(every_process: bool) -> list[_Port]:
+    """Elsewhere: only this user's processes can be asked for their sockets."""
+    import psutil
+
+    ports: list[_Port] = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        argv = process.info["cmdline"] or []
+        if process.pid == os.getpid() or not (every_process or kind_of(argv) is not None):
+            continue
+        with contextlib.suppress(psutil.Error, OSError):
+            for connection in process.net_connections(kind="tcp"):
+                if connection.status == psutil.CONN_LISTEN:
+                    address, number = connection.laddr.ip, connection.laddr.port
+                    ports.append(_Port(number, address, process.pid, process.pid, argv))
+    return ports
+
+
+def _arguments(pid: int | None, argv: list[str]) -> ServerArguments:
+    variables = procfs.environment(pid, ENVIRONMENT) if pid is not None and sys.platform == "linux" else {}
+    return read_arguments(argv, variables)
+
+
+def _is_loopback(address: str) -> bool:
+    return address in ("0.0.0.0", "::", "::1") or address.startswith("127.")
+
+
+def _url(port: _Port) -> str:
+    if port.address in ("0.0.0.0", "::") or port.address.startswith("127."):
+        return f"http://127.0.0.1:{port.port}"
+    host = f"[{port.address}]" if ":" in port.address else port.address
+    return f"http://{host}:{port.port}"

@@ -1,0 +1,303 @@
+"""The requests agenttop makes to an engine besides the load: small GETs, guarded on every side.
+
+The only module that imports httpx. An `EngineClient` speaks to one origin and to the paths it was made for:
+some harmless-looking addresses of engines load models, run inference, empty a queue or stop the server, so a
+path outside the list is a mistake of ours and raises `NotAllowedError` before anything is sent.
+
+httpx takes 0.2 s to import, so it is imported when the first request is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+import agenttop
+from agenttop.collect.engine.url import is_local
+from agenttop.model.text import clean
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+BODY_LIMIT = 1_000_000
+"""A reply longer than this is refused while it arrives."""
+CONNECT_S, ANSWER_S = 2.0, 10.0
+"""Time for a connection, and for the whole answer; a drip of single bytes must not last for ever."""
+
+
+class EngineError(Exception):
+    """What can go wrong with a request, as one sentence without the address."""
+
+
+class RefusedError(EngineError):
+    """Nobody listens there."""
+
+
+class UnreachableError(EngineError):
+    """The host is unknown, has no route, or takes no connection in time."""
+
+
+class TimedOutError(EngineError):
+    """The connection stands, the answer does not come."""
+
+
+class CutError(EngineError):
+    """The other side hung up before the answer was complete."""
+
+
+class NotHttpError(EngineError):
+    """What came is not HTTP."""
+
+
+class TooBigError(EngineError):
+    """The body is longer than allowed."""
+
+
+class UnauthorisedError(EngineError):
+    """401 or 403. `server` is the reply's Server header."""
+
+    def __init__(self, sentence: str, server: str) -> None:
+        super().__init__(sentence)
+        self.server = server
+
+
+class MovedError(EngineError):
+    """A redirect to somewhere else; it is not followed, so that no key goes there."""
+
+
+class TlsError(EngineError):
+    """The TLS handshake failed."""
+
+
+class UnexpectedError(EngineError):
+    """An answer that this kind of engine does not give."""
+
+
+class NotAllowedError(RuntimeError):
+    """A request outside the adapter's list: a mistake in agenttop."""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """One answer, complete."""
+
+    status: int
+    headers: dict[str, str]
+    """Names in lower case."""
+    body: bytes
+    at: float
+    """Session time at which the answer was complete: the time of the figures in it."""
+    seconds: float
+    """From the request to the complete answer."""
+
+    @property
+    def content_type(self) -> str:
+        """The media type alone, in lower case."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def text(self) -> str:
+        """The body as text, whatever its bytes are."""
+        return self.body.decode("utf-8", "replace")
+
+    def json(self, wanted: type[T]) -> T | None:
+        """The body as `wanted`; None when it is something else."""
+        try:
+            return msgspec.json.decode(self.body, type=wanted)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        try:  # a server may echo bytes that are no UTF-8
+            return msgspec.json.decode(self.text().encode(), type=wanted)
+        except msgspec.DecodeError:
+            return None
+
+
+class EngineClient:
+    """GETs to one engine, one at a time."""
+
+    def __init__(
+        self,
+        base_url: str,
+        allowed: Iterable[str],
+        *,
+        api_key: str | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.base_url = base_url
+        self.allowed = frozenset(allowed)
+        self.has_key = api_key is not None
+        self.now = now
+        self.reply_s: float | None = None
+        """How long the newest reply took."""
+        self._headers = {
+            "User-Agent": f"agenttop/{agenttop.__version__}",
+            "Accept": "application/json, text/plain, */*;q=0.1",
+            "Accept-Encoding": "identity",  # a compressed body could grow without bound
+        }
+        if api_key is not None:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._client: httpx.AsyncClient | None = None
+        self._turn = asyncio.Lock()
+
+    async def get(self, path: str, *, limit: int = BODY_LIMIT, answer_s: float = ANSWER_S) -> Reply:
+        """Ask for one of the allowed paths.
+
+        A reply with any status but 401, 403 and redirects is returned as it is.
+
+        Raises:
+            EngineError: one of its kinds above.
+            NotAllowedError: the path is not on the list.
+        """
+        if path not in self.allowed:
+            raise NotAllowedError(f"GET {path} is not on the list of this adapter")
+        async with self._turn:
+            try:
+                return await self._ask(path, limit, answer_s)
+            except CutError:
+                # An idle connection may be closed by the server at the moment it is used again. On a new one
+                # the truth shows: it answers, or refuses.
+                return await self._ask(path, limit, answer_s)
+
+    async def speaks_http(self, path: str, patience_s: float = 1.5) -> bool:
+        """Whether the first bytes that answer a GET look like HTTP; True when no byte comes at all.
+
+        httpx waits for a whole head, so another protocol's greeting looks like silence to it.
+        """
+        if path not in self.allowed:
+            raise NotAllowedError(f"GET {path} is not on the list of this adapter")
+        base = urlsplit(self.base_url)
+        if base.scheme != "http":
+            return True
+        writer = None
+        try:
+            async with asyncio.timeout(patience_s):
+                reader, writer = await asyncio.open_connection(base.hostname, base.port)
+                host = f"{base.hostname}:{base.port}"
+                writer.write(
+                    f"GET {base.path}{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+                )
+                first = await reader.read(5)
+                return not first or b"HTTP/".startswith(first[:5])
+        except (OSError, TimeoutError):
+            return True
+        finally:
+            if writer is not None:
+                writer.close()
+
+    def restricted(self, allowed: Iterable[str]) -> EngineClient:
+        """A client with the same connection and key for another list of paths."""
+        other = EngineClient(self.base_url, allowed, now=self.now)
+        other.has_key = self.has_key
+        other._headers = self._headers
+        other._turn = self._turn
+        other._client = self._open()
+        return other
+
+    async def close(self) -> None:
+        """Close the connection; a restricted client shares it."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _open(self) -> httpx.AsyncClient:
+        if self._client is None:
+            import httpx
+
+            secure = self.base_url.startswith("https:")
+            self._client = httpx.AsyncClient(
+                headers=self._headers,
+                timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+                limits=httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=4.0),
+                follow_redirects=False,
+                trust_env=not is_local(self.base_url),  # no proxy between this host and itself
+                verify=ssl.create_default_context() if secure else False,
+            )
+        return self._client
+
+    async def _ask(self, path: str, limit: int, answer_s: float) -> Reply:
+        import httpx
+
+        started = self.now()
+        client = self._open()
+        try:
+            async with asyncio.timeout(answer_s):
+                reply = await self._fetch(client, path, limit, started)
+                if reply.status in (301, 302, 303, 307, 308):
+                    again = self._same_place(path, reply.headers.get("location", ""))
+                    reply = await self._fetch(client, again, limit, started)
+        except httpx.ConnectTimeout as error:
+            raise UnreachableError(f"takes no connection within {CONNECT_S:g} s") from error
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise TimedOutError(f"did not answer GET {path} within {answer_s:g} s") from error
+        except httpx.ConnectError as error:
+            raise _connect_error(error) from error
+        except httpx.RemoteProtocolError as error:
+            raise _protocol_error(error, path) from error
+        except (httpx.TransportError, OSError) as error:
+            raise CutError(f"hung up during GET {path}") from error
+        except httpx.InvalidURL as error:
+            raise UnreachableError(f"is not an address that can be asked: {clean(str(error))}") from error
+        self.reply_s = reply.seconds
+        if reply.status in (401, 403):
+            raise UnauthorisedError(
+                f"answers GET {path} with {reply.status}", reply.headers.get("server", "")
+            )
+        if 300 <= reply.status < 400:
+            raise MovedError(f"answers GET {path} with a redirect")
+        return reply
+
+    async def _fetch(self, client: httpx.AsyncClient, path: str, limit: int, started: float) -> Reply:
+        async with client.stream("GET", self.base_url + path) as response:
+            headers = {name.lower(): clean(value) for name, value in response.headers.items()}
+            if headers.get("content-encoding", "identity") != "identity":
+                raise NotHttpError(f"sends GET {path} compressed, which was not asked for")
+            announced = headers.get("content-length", "")
+            if announced.isdigit() and int(announced) > limit:
+                raise _too_big(path, limit)
+            body = bytearray()
+            async for piece in response.aiter_raw():
+                body += piece
+                if len(body) > limit:
+                    raise _too_big(path, limit)
+            now = self.now()
+            return Reply(response.status_code, headers, bytes(body), now, now - started)
+
+    def _same_place(self, path: str, location: str) -> str:
+        """Where a redirect leads, if it only adds or drops the slash at the end. Raises MovedError."""
+        target, base = urlsplit(location), urlsplit(self.base_url + path)
+        origin_kept = not target.netloc or (target.scheme, target.netloc) == (base.scheme, base.netloc)
+        if origin_kept and not target.query and target.path.rstrip("/") == base.path.rstrip("/") != "":
+            return path.rstrip("/") + "/" if target.path.endswith("/") else path.rstrip("/")
+        raise MovedError(f"sends GET {path} on to {clean(location, 80) or 'nowhere'}")
+
+
+def _too_big(path: str, limit: int) -> TooBigError:
+    return TooBigError(f"answered GET {path} with more than {limit / 1e6:g} MB, which no engine does")
+
+
+def _connect_error(error: Exception) -> EngineError:
+    cause: BaseException | None = error
+    text = clean(str(error)) or "no connection"
+    seen: list[BaseException] = []
+    while cause is not None and cause not in seen:
+        seen.append(cause)
+        if isinstance(cause, ssl.SSLError):
+            return TlsError(f"has no TLS that can be trusted: {clean(str(cause.reason or cause))}")
+        if isinstance(cause, ConnectionRefusedError):
+            return RefusedError("refuses connections: nothing listens there")
+        cause = cause.__cause__ or cause.__context__
+    if "refused" in text.lower():
+        return RefusedError("refuses connections: nothing listens there")
+    return UnreachableError(f"cannot be reached: {text}")
+
+
+def _protocol_error(error: Any, path: str) -> EngineError:
+    text = str(error)
+    if "disconnected" in text or "peer closed" in text:
+        return CutError(f"hung up during GET {path}")
+    return NotHttpError("does not speak HTTP")

@@ -1,0 +1,188 @@
+"""One engine for a whole session: recognised, asked, and found again after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from agenttop.collect.discovery import process_at
+from agenttop.collect.engine.base import (
+    KEY_HINT,
+    ChangedError,
+    EngineAdapter,
+    EngineReading,
+    UnrecognisedError,
+)
+from agenttop.collect.engine.http import (
+    CutError,
+    EngineError,
+    RefusedError,
+    TimedOutError,
+    UnauthorisedError,
+    UnreachableError,
+)
+from agenttop.collect.engine.llamacpp_arguments import ServerProcess
+from agenttop.collect.engine.recognise import recognise
+from agenttop.collect.engine.standing import Failure, Standing
+from agenttop.collect.engine.url import is_local, normalise
+from agenttop.model.text import clean
+
+PATIENCE_S = 0.8
+"""How long one `poll` waits for an answer before it returns without."""
+_BACK_OFF_S = (1.0, 1.0, 2.0, 2.0, 5.0)
+"""Between attempts at an address where nothing answers; the last one repeats."""
+_HOPELESS_S = 10.0
+"""Between attempts where something answers that is no engine, or wants another key."""
+_EARLY_S = 0.3
+"""A tick may come a little before its time."""
+
+
+class EngineWatch:
+    """Watches one address. Call `poll` about once a second."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        now: Callable[[], float] = time.monotonic,
+        load_allowed: bool = False,
+        metrics: bool = True,
+        polls_host: bool = True,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            url: as people write it. Raises UsageError when it is no address.
+            api_key: sent to this origin only.
+            now: session time.
+            load_allowed: the user named or confirmed this engine; may be set later.
+            metrics: whether llama.cpp's `/metrics` may be asked: a scrape resets two of its gauges.
+            polls_host: whether the process behind an address of this host may be looked at.
+            patience_s: see `PATIENCE_S`.
+        """
+        self.url = normalise(url)
+        self.load_allowed = load_allowed
+        self._api_key = api_key
+        self._now = now
+        self._metrics = metrics
+        self._looks_at_process = polls_host and is_local(self.url)
+        self._patience_s = patience_s
+        self._standing = Standing(self.url)
+        self._adapter: EngineAdapter | None = None
+        self._task: asyncio.Task[EngineReading | Failure] | None = None
+        self._next_at = 0.0
+        self._failures = 0
+
+    async def poll(self) -> EngineReading:
+        """What is known now. Returns within `patience_s` or so, and never raises.
+
+        While an answer is due no second question is put: the reading then holds the last figures with
+        their age, and says `busy` when they are late. `slots` is empty in a reading without news.
+        """
+        if self._task is None and self._now() >= self._next_at:
+            self._task = asyncio.create_task(self._ask(), name=f"ask {self.url}")
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=self._patience_s)
+            if self._task.done():
+                task, self._task = self._task, None
+                return self._allowed(await self._settle(task.result()))
+        return self._allowed(self._standing.waiting(self._now()))
+
+    async def close(self) -> None:
+        """Give up the question in flight and close the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        await self._drop()
+
+    def _allowed(self, reading: EngineReading) -> EngineReading:
+        sample = msgspec.structs.replace(reading.sample, load_allowed=self.load_allowed)
+        return msgspec.structs.replace(reading, sample=sample)
+
+    async def _settle(self, outcome: EngineReading | Failure) -> EngineReading:
+        now = self._now()
+        if isinstance(outcome, Failure):
+            self._failures += 1
+            self._next_at = now + self._pause(outcome.state) - _EARLY_S
+            return self._standing.failed(now, outcome)
+        self._failures, self._next_at = 0, 0.0
+        reply_s = self._adapter.client.reply_s if self._adapter is not None else None
+        reading = self._standing.answered(now, outcome, reply_s)
+        if any(event.event == "engine.restart" for event in outcome.events):
+            await self._drop()  # another process: its command line may differ, and so may the engine
+        return reading
+
+    def _pause(self, state: str) -> float:
+        if state in ("unsupported", "unauthorised"):
+            return _HOPELESS_S
+        if state == "down":
+            return _BACK_OFF_S[min(self._failures, len(_BACK_OFF_S)) - 1]
+        return 1.0
+
+    async def _ask(self) -> EngineReading | Failure:
+        """One look, or why there is none."""
+        try:
+            try:
+                return await self._look()
+            except ChangedError:
+                await self._drop()
+                return await self._look()
+        except UnrecognisedError as verdict:
+            await self._drop()
+            return Failure(state=verdict.state, note=verdict.note, name=verdict.name)
+        except EngineError as error:
+            return await self._explain(error)
+        except ChangedError:
+            await self._drop()
+            return Failure(state="unsupported", note=f"{self.url} keeps changing what it is")
+        except Exception as error:  # noqa: BLE001 - one strange reply must not end the session
+            await self._drop()
+            what = clean(f"{type(error).__name__}: {error}", 120)
+            return Failure(
+                state="unsupported", note=f"agenttop could not read {self.url} ({what}); please report it"
+            )
+
+    async def _look(self) -> EngineReading:
+        if self._adapter is None:
+            self._adapter = await recognise(
+                self.url,
+                api_key=self._api_key,
+                now=self._now,
+                metrics=self._metrics,
+                process=self._process if self._looks_at_process else None,
+            )
+        return await self._adapter.poll()
+
+    async def _process(self) -> ServerProcess | None:
+        return await asyncio.to_thread(process_at, self.url)
+
+    async def _explain(self, error: EngineError) -> Failure:
+        if isinstance(error, TimedOutError):
+            alive = self._adapter is not None and await self._adapter.alive()
+            why = "it is alive, and busy" if alive else "it takes connections and answers nothing"
+            return Failure(state="busy", note=f"{self.url} {error}: {why}")
+        name = self._adapter.name if self._adapter is not None else None
+        if isinstance(error, RefusedError):
+            await self._drop()
+            note = f"nothing listens at {self.url}; start the engine, or check host and port"
+            return Failure(state="down", note=note, name=name, ended=True)
+        if isinstance(error, UnreachableError | CutError):
+            return Failure(state="down", note=f"{self.url} {error}", name=name)
+        await self._drop()
+        if isinstance(error, UnauthorisedError):
+            hint = "the key is not accepted" if self._api_key else KEY_HINT
+            return Failure(state="unauthorised", note=f"{self.url} {error}; {hint}", name=name)
+        return Failure(state="unsupported", note=f"{self.url} {error}", name=name)
+
+    async def _drop(self) -> None:
+        adapter, self._adapter = self._adapter, None
+        if adapter is not None:
+            await adapter.client.close()
