@@ -35,7 +35,7 @@ def parse(text: str, name: str) -> tuple[Profile | None, list[Problem]]:
         data = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
-        line = int(found[1]) if found else None
+        line = int(found[1]) if found else max(1, len(text.splitlines()))
         return None, [Problem(line, None, f"not TOML: {clean(str(error))}")]
     except RecursionError:
         return None, [Problem(None, None, "not TOML: nested too deeply")]

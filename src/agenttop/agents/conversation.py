@@ -34,7 +34,7 @@ class Conversation:
         self._engine_limit = profile.context.engine_limit
         self.messages: list[Message] = []
         self.context_tokens: int | None = None
-        """After the last turn, by the engine's count: prompt and output."""
+        """After the last turn, by the engine's count: prompt and output. After a compaction: expected."""
         self._known = 0
         self._pending = Parts()
         """What is in the messages beyond the `_known` tokens the engine has counted."""
@@ -84,7 +84,7 @@ class Conversation:
         self._open = True
 
     def answered(
-        self, text: str, prompt_tokens: int | None, output_tokens: int | None, fed_back: int
+        self, text: str, *, prompt_tokens: int | None, output_tokens: int | None, fed_back: int
     ) -> None:
         """The reply to the last input. `fed_back`: its output tokens without reasoning, which is dropped."""
         if prompt_tokens is not None:
@@ -94,7 +94,9 @@ class Conversation:
         self.messages.append(Message("assistant", text))
         self._pending = Parts(output_tokens=fed_back, messages=1)
         self._open = False
-        self.context_tokens = self._known + (output_tokens if output_tokens is not None else fed_back)
+        self.context_tokens = None
+        if prompt_tokens is not None and output_tokens is not None:
+            self.context_tokens = prompt_tokens + output_tokens
 
     def counted(self, prompt_tokens: int) -> None:
         """The engine has counted the prompt as it stands."""
@@ -119,7 +121,8 @@ class Conversation:
 
         `output_tokens` is the size of the summary by the engine's count; None: it is estimated.
         """
-        room = self.target - self._profile.context.system - self._ratio.tokens(Parts(messages=2))
+        fixed = Parts(chars=len(self.messages[0].content) + len(SUMMARY_INTRO), messages=2)
+        room = self.target - self._ratio.tokens(fixed)
         size = output_tokens if output_tokens is not None else self._ratio.tokens(Parts(chars=len(summary)))
         size *= self._ratio.tokens(Parts(output_tokens=1))
         if size > room and summary:
@@ -129,10 +132,10 @@ class Conversation:
 
     def cut(self, share: float) -> None:
         """Shorten without asking the engine: system prompt and fresh text, `share` of the target in all."""
-        room = self.target * share - self._profile.context.system * min(1.0, share)
-        if share < 1 and self.messages:  # not even the system prompt may stay as it is
-            system = self.messages[0]
+        system = self.messages[0]
+        if share < 1:  # not even the system prompt may stay as it is
             system.content = system.content[: max(1, int(len(system.content) * share))]
+        room = self.target * share - self._ratio.tokens(Parts(chars=len(system.content), messages=2))
         self._restart("", Parts(), max(1.0, room))
 
     def shrink_to(self, engine_limit: int) -> None:

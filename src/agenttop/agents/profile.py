@@ -14,7 +14,7 @@ from agenttop.agents.settings import Profile
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
 
-__all__ = ["Distribution", "Profile", "Scaled", "found", "load", "names", "read", "scale"]
+__all__ = ["Distribution", "Profile", "Scaled", "found", "load", "locate", "names", "read", "scale"]
 
 MAX_FILE_BYTES = 1024 * 1024
 
@@ -38,11 +38,16 @@ def names() -> list[str]:
 
 def load(name_or_path: str) -> Profile:
     """A profile by its name, or from a TOML file. Raises UsageError with one line for each mistake."""
+    return read(locate(name_or_path))
+
+
+def locate(name_or_path: str) -> Path:
+    """The file of a profile. Raises UsageError when there is no profile of that name."""
     if _is_path(name_or_path):
-        return read(Path(name_or_path).expanduser())
+        return Path(name_or_path).expanduser()
     known = found()
     if name_or_path in known:
-        return read(known[name_or_path])
+        return known[name_or_path]
     near = difflib.get_close_matches(name_or_path, known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     raise UsageError(

@@ -25,6 +25,9 @@ MAX_TEXT_CHARS = 16 * 1024 * 1024
 MAX_COUNT = 2**53
 """A token count beyond this is nonsense and is treated as not given."""
 
+_QUOTE_CHARS = 8
+_QUOTE_SEARCHED = 100_000
+
 _MAX_ARRIVAL_US = 2**32 - 1
 
 
@@ -233,7 +236,15 @@ class Reply:
             self.refusal = found
             # llama.cpp ends every running request this way when its one shared KV pool is full.
             full = "context size has been exceeded" in found.message.lower()
-            self.fail("engine-limit" if full else "stream-error", found.message)
+            self.fail("engine-limit" if full else "stream-error", self._without_output(found.message))
+
+    def _without_output(self, message: str) -> str:
+        """An explanation without the output it quotes (llama.cpp does, when it cannot parse it)."""
+        text = clean(self.text[:_QUOTE_SEARCHED], _QUOTE_SEARCHED)
+        for start in range(len(message) - _QUOTE_CHARS + 1):
+            if message[start : start + _QUOTE_CHARS] in text:
+                return message[:start].rstrip(" :") + " …"
+        return message
 
 
 def _count(value: int | None) -> int | None:

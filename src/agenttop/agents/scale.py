@@ -38,9 +38,7 @@ def scale(profile: Profile, context_limit: int | None) -> Scaled:
     context is too small for any conversation.
     """
     if context_limit is None:
-        return Scaled(
-            profile=profile, notes=["the engine does not tell its context size: nothing was scaled"]
-        )
+        return Scaled(profile=profile, notes=["the engine tells no context size: nothing was scaled"])
     if context_limit < LEAST_CONTEXT:
         raise AgenttopError(
             f"a context of {context_limit} tokens is too small for agents",
