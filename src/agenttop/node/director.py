@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from agenttop.agents.plan import start_gap_s
 from agenttop.agents.profile import Profile, load, scale
 from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
@@ -46,6 +47,7 @@ class Director:
         self._driver: Driver | None = None
         self._plan: Plan | None = None
         self._profile: Profile | None = None
+        self._stagger_s: float | None = None
         self._names: list[str] = []
         """Agents that shall live, oldest first."""
         self._number = 0
@@ -83,7 +85,7 @@ class Director:
         )
         if self._names and self._plan is not None and not _same_load(plan, self._plan):
             self._halt(list(self._names))
-        self._plan, self._profile = plan, scaled.profile
+        self._plan, self._profile, self._stagger_s = plan, scaled.profile, command.stagger_s
         await self._ensure_driver()
         self._configure(sample)
         self._hub.publish([plan])
@@ -101,7 +103,7 @@ class Director:
             self._event("agents.target", text)
         if target > len(self._names):
             await self._ensure_driver()
-            self._launch(target - len(self._names), plan)
+            self._launch(target - len(self._names))
         elif target < len(self._names):
             self._halt(self._names[target:])
 
@@ -218,21 +220,26 @@ class Director:
             )
         )
 
-    def _launch(self, count: int, plan: Plan) -> None:
+    def _launch(self, count: int) -> None:
         """Launch agents one stagger apart, counted from the last start: + pressed twice staggers too."""
-        at = self._now()
-        if self._names and plan.stagger_s:
-            at = max(at, self._last_start + plan.stagger_s)
+        now = at = self._now()
         orders: list[c.DriverCommand] = []
         for _ in range(count):
             self._number += 1
+            if self._names:
+                at = max(now, self._last_start + self._gap_s(self._number))
             name = f"a{self._number}"
             self._names.append(name)
             orders.append(c.LaunchAgent(agent=name, number=self._number, at=at))
             self._last_start = at
-            at += plan.stagger_s
         assert self._driver is not None
         self._driver.send(*orders)
+
+    def _gap_s(self, number: int) -> float:
+        """Seconds between the start of an agent and the one before it."""
+        if self._stagger_s is not None or self._profile is None:
+            return self._stagger_s or 0.0
+        return start_gap_s(self._profile, self._plan.seed if self._plan else 0, number)
 
     def _halt(self, names: list[str]) -> None:
         if self._driver is not None:

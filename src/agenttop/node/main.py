@@ -9,8 +9,11 @@ import platform
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Coroutine
 from typing import Any
+
+import msgspec
 
 import agenttop
 from agenttop import paths
@@ -19,16 +22,17 @@ from agenttop.collect.schedule import Ticker
 from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
 from agenttop.model.clock import SessionClock, SystemClock
-from agenttop.model.frames import SCHEMA, Bye, Event, OwnSample, Session
+from agenttop.model.frames import SCHEMA, Bye, Event, Session
 from agenttop.node.director import Director
 from agenttop.node.doors import Doorman
 from agenttop.node.hub import Hub, Listener
 from agenttop.node.pipes import PipeListener, read_lines
 from agenttop.node.sampling import EngineWatches, HostWatch
 from agenttop.node.settings import NodeSettings, recording_path
+from agenttop.node.wishes import Wishes
 from agenttop.oslayer import clean_descriptors, ignore_hangup, run_loop, stop_signals
 from agenttop.record.write import Recorder
-from agenttop.wire.codec import WireError, decode_command
+from agenttop.wire.codec import encode
 
 ANNOUNCE_S = 10.0
 """How often the recording's size and the session's file are brought up to date."""
@@ -46,8 +50,6 @@ class Node:
         recorder = None
         if settings.record:
             path = recording_path(settings, self.session.session, paths.recordings()).absolute()
-            import msgspec
-
             self.session = msgspec.structs.replace(self.session, recording=str(path))
             recorder = Recorder(path, self.session)
         self.hub = Hub(self._now, recorder, self.session.recording)
@@ -67,16 +69,17 @@ class Node:
             api_key_env=settings.api_key_env,
             engine=self._engines.get,
         )
+        self._wishes = Wishes(
+            self.hub, self._now, self.director, self._engines, self.end, self._let_console_go
+        )
         self._doorman = Doorman(
-            paths.sessions(), self.session, enter=self._enter, leave=self._leave, line=self._line
+            paths.sessions(), self.session, enter=self._enter, leave=self._leave, line=self._wishes.line
         )
         self._stream = stream
         self._pipe: PipeListener | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Future[str] | None = None
         self._jobs: set[asyncio.Task[None]] = set()
-        self._run: asyncio.Task[None] | None = None
-        self._start_lock = asyncio.Lock()
         self._demo: Any = None
 
     async def serve(self) -> None:
@@ -89,7 +92,9 @@ class Node:
         if self._stream is not None:
             self._pipe = PipeListener(self._stream)
             self.hub.join(self._pipe)
-            read_lines(0, lambda line: self._call(self._line, line), lambda: self._call(self._pipe_ended))
+            read_lines(
+                0, lambda line: self._call(self._wishes.line, line), lambda: self._call(self._pipe_ended)
+            )
         await self._doorman.open()
         self._spawn(self._watch_host())
         self._spawn(self._keep_books())
@@ -110,7 +115,8 @@ class Node:
     async def _close(self, why: str) -> None:
         self._doorman.update(agents=0)
         await self.director.close()
-        for job in [*self._jobs, *([self._run] if self._run else [])]:
+        await self._wishes.close()
+        for job in self._jobs:
             job.cancel()
         await asyncio.gather(*self._jobs, return_exceptions=True)
         await self._engines.close()
@@ -198,11 +204,7 @@ class Node:
                 self._demo = await starting
             raise
         self._engines.add(self._demo.url, load_allowed=True)
-        self._begin(
-            c.StartAgents(
-                engine=self._demo.url, profile="human", target=self._settings.demo_agents, stagger_s=4.0
-            )
-        )
+        self._wishes.obey(demo_load(self._demo.url, self._settings.demo_agents))
 
     # Consoles and their wishes
 
@@ -215,13 +217,19 @@ class Node:
         self.hub.event("console.left", "a console left")
         self._end_if_alone()
 
+    def _let_console_go(self) -> None:
+        """The console on stdin has said that it leaves: its hanging up is no news then."""
+        if self._pipe is not None:
+            self.hub.part(self._pipe)
+        self._end_if_alone()
+
     def _pipe_ended(self) -> None:
         if self._pipe is not None:
             self.hub.part(self._pipe)
         if self._settings.demo:
             self.end("the console is gone, and a demo ends with it")
             return
-        if self.director.active or self._run is not None:
+        if self.director.active or self._wishes.running:
             self.hub.event(
                 "console.left", "the console is gone; the session goes on until its agents are stopped"
             )
@@ -229,124 +237,21 @@ class Node:
 
     def _end_if_alone(self) -> None:
         """Nobody watches and nothing runs: nothing is left to do."""
-        running = self._run is not None and not self._run.done()
-        if self.hub.listeners == 0 and not running and not self.director.active:
+        if self.hub.listeners == 0 and not self._wishes.running and not self.director.active:
             self.end("no console and no agents are left")
-
-    def _line(self, line: bytes) -> None:
-        try:
-            command = decode_command(line)
-        except WireError as error:
-            self.hub.event("command.refused", str(error), severity="bad")
-            return
-        self._obey(command)
-
-    def _obey(self, command: c.Command) -> None:
-        match command:
-            case c.StartAgents():
-                if command.confirmed:
-                    self._engines.allow(command.engine)
-                self._begin(command)
-            case c.SetTarget():
-                self._wish(self._retarget(command.target))
-            case c.AddAgents():
-                self._wish(self._add(command.count))
-            case c.StopAgent():
-                self._try(self.director.stop_one, command.agent)
-            case c.StopAll():
-                self._abandon_run()
-                self.director.stop_all()
-            case c.Drain():
-                self._abandon_run()
-                self.director.drain()
-            case c.Pause():
-                self.director.pause(command.on)
-            case c.Mark():
-                self.hub.event("mark", command.text, source="you")
-            case c.RunPlan():
-                self._run = asyncio.ensure_future(self._run_plan(command))
-            case c.OwnCost():
-                self._own_cost(command)
-            case c.Leave():
-                if self._pipe is not None:
-                    self.hub.part(self._pipe)
-                self._end_if_alone()
-            case c.Quit():
-                self.end("ended by the user")
-
-    def _own_cost(self, cost: c.OwnCost) -> None:
-        self.hub.publish(
-            [
-                OwnSample(
-                    t=self._now(),
-                    role="console",
-                    pid=cost.pid,
-                    cpu_fraction=cost.cpu_fraction,
-                    window_s=cost.window_s,
-                    memory_bytes=cost.memory_bytes,
-                )
-            ]
-        )
-
-    def _begin(self, command: c.StartAgents) -> None:
-        self._wish(self.director.start(command))
-
-    def _wish(self, work: Coroutine[Any, Any, None]) -> None:
-        self._spawn(self._carry_out(work))
-
-    async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
-        async with self._start_lock:  # one wish at a time, in the order they came
-            try:
-                await work
-            except AgenttopError as error:
-                self.hub.event("command.refused", str(error), severity="bad")
-
-    def _try(self, function: Any, *arguments: Any) -> None:
-        try:
-            function(*arguments)
-        except AgenttopError as error:
-            self.hub.event("command.refused", str(error), severity="bad")
-
-    async def _retarget(self, target: int) -> None:
-        await self.director.set_target(target)
-
-    async def _add(self, count: int) -> None:
-        await self.director.set_target(max(0, self.director.target + count))
-
-    def _abandon_run(self) -> None:
-        if self._run is not None and not self._run.done():
-            self._run.cancel()
-            self.hub.event(
-                "run.abandoned", "the run was stopped before its end", source="you", severity="warn"
-            )
-
-    async def _run_plan(self, plan: c.RunPlan) -> None:
-        try:
-            await self.director.run(plan)
-        except asyncio.CancelledError:
-            return
-        except AgenttopError as error:
-            self.hub.event("run.failed", str(error), severity="bad")
-            self.end(f"the run failed: {error}")
-            return
-        await self._settle()
-        self.end("the run has ended")
-
-    async def _settle(self) -> None:
-        """Wait until the cancelled requests have been reported, so that the recording has them."""
-        deadline = self._now() + 5.0
-        while self.director.agents and self._now() < deadline:
-            await asyncio.sleep(0.05)
 
 
 def _ended_by(number: int) -> str:
     return f"ended by signal {signal.Signals(number).name}"
 
 
-def _new_session(settings: NodeSettings, wall: float) -> Session:
-    import time
+def demo_load(url: str, agents: int) -> c.StartAgents:
+    """What the demo starts by itself."""
+    return c.StartAgents(engine=url, profile="human", target=agents, stagger_s=4.0)
 
-    facts = host_facts()
+
+def _new_session(settings: NodeSettings, wall: float) -> Session:
+    facts: dict[str, Any] = host_facts()
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(wall))
     host = str(facts["host"])
     return Session(
@@ -373,9 +278,7 @@ def main(settings: NodeSettings) -> int:
     try:
         node = Node(settings, stream)
     except AgenttopError as error:
-        # The console reads frames, so the reason goes out as one, besides to stderr.
-        from agenttop.wire.codec import encode
-
+        # The console reads frames, so the reason goes out as one, besides on stderr.
         os.write(stream, encode(Bye(t=0.0, why=str(error))))
         sys.stderr.write(f"agenttop: {error}\n")
         return error.exit_code
