@@ -11,6 +11,7 @@ import pytest
 from agenttop.errors import AgenttopError
 from agenttop.model.clock import ManualClock
 from agenttop.record.read import Recording
+from agenttop.record.rescue import rescue
 from agenttop.stream.replay import ReplaySource
 from tests.record.build import small
 
@@ -42,11 +43,15 @@ def use_everything(path: Path) -> str | None:
         return str(error)
 
 
-def refused(path: Path) -> str:
+def full(path: Path) -> AgenttopError:
     with pytest.raises(AgenttopError) as caught:
         Recording(path)
     assert "\n" not in str(caught.value)
-    return caught.value.message
+    return caught.value
+
+
+def refused(path: Path) -> str:
+    return full(path).message
 
 
 def test_each_kind_of_wrong_file_has_its_sentence(tmp_path: Path, sound: bytes) -> None:
@@ -133,3 +138,59 @@ def test_a_damaged_side_file_never_ends_in_a_traceback(tmp_path: Path) -> None:
         side.write_bytes(damaged)
         Path(f"{path}-shm").unlink(missing_ok=True)
         use_everything(path)
+
+
+def test_what_is_left_of_a_cut_recording_is_rescued_in_order(tmp_path: Path) -> None:
+    whole = small(tmp_path / "whole.agenttop", seconds=120, agents=2)
+    sound = whole.read_bytes()
+    path = tmp_path / "a.agenttop"
+    counts = []
+    for part in range(4, 10):
+        path.write_bytes(sound[: len(sound) * part // 10])
+        assert "agenttop export a.agenttop --to agenttop --out rescued.agenttop" in str(full(path))
+        out = tmp_path / f"rescued{part}.agenttop"
+        rescued = rescue(path, out)
+        with Recording(out) as after, Recording(whole) as before:
+            assert after.session == before.session
+            frames, known = after.frames(), before.frames()
+            assert len(frames) == rescued.frames
+            assert [frame for frame in known if frame in frames] == frames
+            assert rescued.gaps > 0
+        counts.append(rescued.frames)
+    assert counts == sorted(counts)
+    assert counts[-1] > len(known) / 2
+
+
+def test_rows_behind_a_damaged_page_are_rescued(tmp_path: Path) -> None:
+    path = small(tmp_path / "a.agenttop", seconds=120, agents=2)
+    with Recording(path) as recording:
+        known = recording.frames()
+    damaged = bytearray(path.read_bytes())
+    middle = len(damaged) // 8192 * 4096
+    damaged[middle : middle + 8192] = bytes(8192)
+    path.write_bytes(damaged)
+    with Recording(path) as recording, pytest.raises(AgenttopError, match="is damaged"):
+        recording.frames()
+    rescued = rescue(path, tmp_path / "b.agenttop")
+    assert rescued.gaps > 0
+    with Recording(tmp_path / "b.agenttop") as recording:
+        frames = recording.frames()
+        assert len(known) - 150 < len(frames) < len(known)
+        assert recording.duration == known[-1].t
+
+
+def test_a_sound_recording_is_rescued_whole_and_a_foreign_file_not_at_all(
+    tmp_path: Path, sound: bytes
+) -> None:
+    path = tmp_path / "a.agenttop"
+    path.write_bytes(sound)
+    assert rescue(path, tmp_path / "b.agenttop").gaps == 0
+    with Recording(path) as before, Recording(tmp_path / "b.agenttop") as after:
+        assert after.frames() == before.frames()
+    path.write_bytes(b"x" * 5000)
+    with pytest.raises(AgenttopError, match="is not an agenttop recording"):
+        rescue(path, tmp_path / "c.agenttop")
+    path.write_bytes(sound[:100] + bytes(len(sound) - 100))
+    with pytest.raises(AgenttopError, match="can be rescued"):
+        rescue(path, tmp_path / "c.agenttop")
+    assert not (tmp_path / "c.agenttop").exists()

@@ -121,17 +121,17 @@ def _header(path: Path) -> bytes:
 
 def _connect(path: Path) -> OpenFile:
     try:
-        return OpenFile(_read_only(path))
+        return OpenFile(read_only(path))
     except sqlite3.OperationalError as error:
         if _kind(error) not in _NO_PLACE:
             raise
     if not _side_file(path):
-        return OpenFile(_read_only(path, "&immutable=1"))
+        return OpenFile(read_only(path, "&immutable=1"))
     copy = tempfile.TemporaryDirectory(prefix="agenttop-")
     try:
         for name in (path.name, f"{path.name}-wal"):
             shutil.copyfile(path.with_name(name), Path(copy.name) / name)
-        return OpenFile(_read_only(Path(copy.name) / path.name), copy)
+        return OpenFile(read_only(Path(copy.name) / path.name), copy)
     except OSError as error:
         copy.cleanup()
         raise AgenttopError(f"{path} cannot be read where it is, nor copied: {clean(str(error))}") from error
@@ -140,7 +140,8 @@ def _connect(path: Path) -> OpenFile:
         raise
 
 
-def _read_only(path: Path, more: str = "") -> sqlite3.Connection:
+def read_only(path: Path, more: str = "") -> sqlite3.Connection:
+    """A bare connection that only reads, and cleans every text. Raises sqlite3.Error."""
     database = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro{more}",
         uri=True,
@@ -208,6 +209,4 @@ def _damaged(path: Path) -> AgenttopError:
 
 
 def _recover(path: Path) -> str:
-    return (
-        f"what is left of it may come back with: sqlite3 {path.name} .recover | sqlite3 rescued{path.suffix}"
-    )
+    return f"what is left of it: agenttop export {path.name} --to agenttop --out rescued{path.suffix}"

@@ -103,6 +103,15 @@ class Recording:
         with self._snapshot():
             return int(self._database.execute(f'SELECT count(*) FROM "{TABLES[kind].kind}"').fetchone()[0])
 
+    def largest(self, kind: type[Frame], field: str) -> float | None:
+        """The largest value of a number field in all frames of a kind; None when there is none."""
+        reader = self._readers.get(kind)
+        if reader is None or all(column.name != field for column in reader.columns):
+            return None
+        with self._snapshot():
+            (value,) = self._database.execute(f'SELECT max("{field}") FROM "{TABLES[kind].kind}"').fetchone()
+        return value if isinstance(value, int | float) else None
+
     def rows(self, kind: type[Frame]) -> Iterator[Frame]:
         """Frames of one kind as they were written, without holding all of them in memory."""
         reader = self._readers.get(kind)
@@ -114,6 +123,8 @@ class Recording:
                 some = self._database.execute(
                     f'{reader.select} WHERE "seq" > ? ORDER BY "seq" LIMIT 5000', (after,)
                 ).fetchall()
+                if some and some[-1][0] <= after:
+                    raise sqlite3.DatabaseError("rows run in a circle")
             if not some:
                 return
             after = some[-1][0]

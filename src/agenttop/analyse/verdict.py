@@ -1,0 +1,129 @@
+"""Whether a level may be judged, and in words why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from agenttop.analyse.levels import Span
+from agenttop.analyse.stats import drift
+from agenttop.analyse.tokens import decode_rate
+from agenttop.model import units
+from agenttop.model.frames import EngineSample, LoadSample, Turn
+
+LEAST_WINDOW_S = 30.0
+"""A shorter steady window is not judged, nor is a longer one with less than a turn per agent."""
+
+CLIENT_SHARE = 0.05
+"""In more than this share of the seconds the client may not have been the limit."""
+
+FAILED_SHARE = 0.05
+
+GAP_S = 5.0
+"""The driver reports once a second; a longer silence is a hole in the recording."""
+
+DRIFT_SHARE = 0.25
+"""A decode rate that moves by more than this in the window, beyond chance, is not steady."""
+
+SERVING = frozenset({"ok", "busy", "asleep"})
+
+
+def why_invalid(
+    span: Span, loads: Sequence[LoadSample], turns: Sequence[Turn], engines: Sequence[EngineSample]
+) -> list[str]:
+    """Reasons, the weightiest first; none when the level is valid.
+
+    `loads`, `turns` (ended) and `engines` (of the level's engine) are those within the steady window.
+    """
+    return [
+        *_too_little(span, loads, turns),
+        *_not_constant(span, loads),
+        *_client(loads),
+        *_failed(turns),
+        *_engine(engines),
+        *_gap(span, loads),
+        *_unsteady(turns),
+    ]
+
+
+def failed(turn: Turn) -> bool:
+    """Whether a request went wrong; one that was cancelled on purpose did not."""
+    return turn.error_kind is not None and turn.error_kind != "cancelled"
+
+
+def completed(turn: Turn) -> bool:
+    """Whether a request was answered to its end."""
+    return turn.error_kind is None and turn.finish_reason is not None
+
+
+def _too_little(span: Span, loads: Sequence[LoadSample], turns: Sequence[Turn]) -> list[str]:
+    if span.window_s <= 0:
+        if span.planned and not any(load.active >= span.agents for load in loads):
+            return [f"its {span.agents} agents never ran together for long enough to be judged"]
+        return ["too short: the warm-up took all of it"]
+    reasons = []
+    if span.window_s < LEAST_WINDOW_S:
+        reasons.append(
+            f"too short: {span.window_s:.0f} s after the warm-up, {LEAST_WINDOW_S:.0f} s are needed"
+        )
+    done = {turn.agent for turn in turns if completed(turn)}
+    if not done:
+        reasons.append("no turn was completed")
+    elif len(done) < span.agents:
+        reasons.append(f"only {len(done)} of {span.agents} agents completed a turn")
+    return reasons
+
+
+def _not_constant(span: Span, loads: Sequence[LoadSample]) -> list[str]:
+    reasons = []
+    least = min((load.active for load in loads), default=span.agents)
+    if least < span.agents:
+        reasons.append(f"only {least} of {span.agents} agents ran all the time")
+    if any(load.paused for load in loads):
+        reasons.append("the agents were paused")
+    return reasons
+
+
+def _client(loads: Sequence[LoadSample]) -> list[str]:
+    limited = [load.client_limited for load in loads if load.client_limited]
+    if not loads or len(limited) <= CLIENT_SHARE * len(loads):
+        return []
+    (most, _), *_ = Counter(limited).most_common(1)
+    return [f"the client was the limit in {units.percent(len(limited) / len(loads))} of it ({most})"]
+
+
+def _failed(turns: Sequence[Turn]) -> list[str]:
+    kinds = Counter(turn.error_kind for turn in turns if failed(turn))
+    total = sum(kinds.values())
+    if not turns or total <= FAILED_SHARE * len(turns):
+        return []
+    (most, _), *_ = kinds.most_common(1)
+    return [f"{total} of {len(turns)} requests failed (most: {most})"]
+
+
+def _engine(engines: Sequence[EngineSample]) -> list[str]:
+    reasons = []
+    if len({engine.restarts for engine in engines}) > 1:
+        reasons.append("the engine was restarted")
+    away = Counter(engine.state for engine in engines if engine.state not in SERVING)
+    if away:
+        (state, _), *_ = away.most_common(1)
+        reasons.append(f"the engine was not serving for {sum(away.values())} samples ({state})")
+    return reasons
+
+
+def _gap(span: Span, loads: Sequence[LoadSample]) -> list[str]:
+    times = [span.steady, *(load.t for load in loads), span.end]
+    longest = max(later - earlier for earlier, later in pairwise(times))
+    if longest > GAP_S and span.window_s > 0:
+        return [f"the recording has a hole of {units.seconds(longest)}"]
+    return []
+
+
+def _unsteady(turns: Sequence[Turn]) -> list[str]:
+    moved = drift([rate for turn in turns if (rate := decode_rate(turn)) is not None])
+    if moved is None or not moved[1] or abs(moved[0]) <= DRIFT_SHARE:
+        return []
+    way = "fell" if moved[0] < 0 else "rose"
+    return [f"unsteady: the decode rate {way} by {units.percent(abs(moved[0]))} within it"]

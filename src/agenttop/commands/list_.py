@@ -1,0 +1,130 @@
+"""`agenttop list`: sessions that run and recordings that exist."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from agenttop.errors import AgenttopError
+from agenttop.model import units
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of `list`."""
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print both lists. A recording that cannot be read has its reason in its row."""
+    from agenttop import paths
+    from agenttop.commands.doors import running
+
+    sessions = [_session(door) for door in running()]
+    live = {session["recording"] for session in sessions}
+    folder = paths.recordings()
+    from agenttop.record.schema import SUFFIX
+
+    recordings = [_recording(path, str(path) in live) for path in sorted(folder.glob(f"*{SUFFIX}"))]
+    if arguments.json:
+        import msgspec
+
+        out = {"schema": 1, "sessions": sessions, "folder": str(folder), "recordings": recordings}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n")
+    else:
+        sys.stdout.write(_text(sessions, recordings, folder))
+    return 0
+
+
+def _session(door: Any) -> dict[str, Any]:
+    return {
+        "session": door.session,
+        "pid": door.pid,
+        "host": door.host,
+        "started_unix": door.started_unix,
+        "recording": door.recording,
+        "engines": door.engines,
+        "agents": door.agents,
+        "profile": door.profile,
+        "demo": door.demo,
+        "consoles": door.consoles,
+    }
+
+
+def _recording(path: Path, live: bool) -> dict[str, Any]:
+    from agenttop.model.frames import EngineSample, Level, LoadSample, Turn
+    from agenttop.record.read import Recording
+
+    row: dict[str, Any] = {"path": str(path), "size_bytes": None, "recording_now": live}
+    try:
+        row["size_bytes"] = path.stat().st_size
+        with Recording(path) as recording:
+            session = recording.session
+            last = recording.latest_before(recording.duration)
+            engines = [frame for frame in last if isinstance(frame, EngineSample)]
+            row |= {
+                "session": session.session,
+                "host": session.host,
+                "started_unix": session.started_unix,
+                "duration_s": recording.duration,
+                "demo": session.demo,
+                "engines": [engine.name for engine in engines],
+                "models": [engine.model for engine in engines if engine.model],
+                "levels": [level.agents for level in recording.rows(Level) if isinstance(level, Level)],
+                "agents_max": recording.largest(LoadSample, "active"),
+                "turns": recording.count(Turn),
+                "finished": recording.finished,
+            }
+    except (AgenttopError, OSError) as error:
+        row["error"] = str(error)
+    return row
+
+
+def _text(sessions: list[dict[str, Any]], recordings: list[dict[str, Any]], folder: Path) -> str:
+    from agenttop.commands.cells import aligned
+
+    out = []
+    if sessions:
+        header = ("running", "pid", "for", "agents", "engines")
+        now = time.time()
+        rows = [
+            (
+                session["session"],
+                str(session["pid"]),
+                units.clock(now - session["started_unix"]),
+                str(session["agents"]),
+                ", ".join(session["engines"]) or units.MISSING,
+            )
+            for session in sessions
+        ]
+        out.append(aligned(header, rows) + "\nenter one with: agenttop attach SESSION\n")
+    else:
+        out.append("no session runs on this host\n")
+    if not recordings:
+        return "\n".join([*out, f"no recordings in {folder}\n"])
+    columns = ("recording", "host", "engine", "began", "length", "size", "agents", "turns")
+    readable = [_row(row) for row in recordings if "error" not in row]
+    if readable:
+        out.append(aligned(columns, readable, left=3))
+    broken = [f"{row['error']}\n" for row in recordings if "error" in row]
+    if broken:
+        out.append("".join(broken))
+    return "\n".join([*out, f"in {folder}\n"])
+
+
+def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["started_unix"]))
+    agents = ",".join(map(str, row["levels"])) or units.count(row["agents_max"])
+    names = ", ".join(row["engines"]) or units.MISSING
+    return (
+        Path(row["path"]).name,
+        row["host"],
+        f"{names} (demo)" if row["demo"] else names,
+        began,
+        units.clock(row["duration_s"]) + (" +" if row["recording_now"] else ""),
+        units.size(row["size_bytes"]),
+        agents,
+        units.count(row["turns"]),
+    )
