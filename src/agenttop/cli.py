@@ -64,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"agenttop {agenttop.__version__}")
     watch_arguments(parser)
+    parser.set_defaults(url=[], api_key_env=None, no_metrics=False, out=None, no_record=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     for name, (module, text) in COMMANDS.items():
         command = commands.add_parser(
@@ -74,29 +75,36 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command that watches an engine takes."""
+    """What every command that watches an engine takes; may stand before or after the command's name."""
+    # A subparser's defaults would overwrite what stood before its name, so only the top parser has any.
+    absent: Any = argparse.SUPPRESS
     parser.add_argument(
         "--url",
         action="append",
-        default=[],
+        default=absent,
         metavar="URL",
         help="an engine, e.g. http://127.0.0.1:8080 (repeatable)",
     )
     parser.add_argument(
         "--api-key-env",
+        default=absent,
         metavar="NAME",
         help="environment variable that holds the API key of the named engines",
     )
     parser.add_argument(
         "--no-metrics",
         action="store_true",
+        default=absent,
         help="do not ask engines for /metrics (each scrape resets llama.cpp's rate gauges for other readers)",
     )
     recording = parser.add_mutually_exclusive_group()
     recording.add_argument(
-        "--out", metavar="FILE", help="record to FILE instead of a new file in the recordings folder"
+        "--out",
+        default=absent,
+        metavar="FILE",
+        help="record to FILE instead of a new file in the recordings folder",
     )
-    recording.add_argument("--no-record", action="store_true", help="do not record")
+    recording.add_argument("--no-record", action="store_true", default=absent, help="do not record")
 
 
 def _chosen(arguments: Any) -> Callable[[Any], int]:
@@ -124,3 +132,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`| head`). Keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:  # the last border: a fault of ours is one line too, unless asked for
+        if os.environ.get("AGENTTOP_DEBUG"):
+            raise
+        sys.stderr.write(
+            f"agenttop: internal error: {type(error).__name__}: {error} (AGENTTOP_DEBUG=1 shows where)\n"
+        )
+        return 1

@@ -18,8 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="end with one JSON object (headless)")
     recording = parser.add_mutually_exclusive_group()
-    recording.add_argument("--out", metavar="FILE", help="record to FILE")
-    recording.add_argument("--no-record", action="store_true", help="do not record")
+    recording.add_argument("--out", default=argparse.SUPPRESS, metavar="FILE", help="record to FILE")
+    recording.add_argument(
+        "--no-record", action="store_true", default=argparse.SUPPRESS, help="do not record"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

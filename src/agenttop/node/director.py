@@ -38,12 +38,14 @@ class Director:
         origin: float,
         api_key_env: str | None,
         engine: Callable[[str], EngineSample | None],
+        knows: Callable[[str], bool],
     ) -> None:
         self._hub = hub
         self._now = now
         self._origin = origin
         self._api_key_env = api_key_env
         self._engine = engine
+        self._knows = knows
         self._driver: Driver | None = None
         self._plan: Plan | None = None
         self._profile: Profile | None = None
@@ -178,9 +180,12 @@ class Director:
         """The engine's newest sample, once it can serve. Raises RefusedError."""
         deadline = self._now() + CONTEXT_WAIT_S
         while True:
+            if not self._knows(url):
+                raise RefusedError(f"{url} is not an engine of this session", "name it with --url")
             sample = self._engine(url)
             if sample is None:
-                raise RefusedError(f"{url} is not an engine of this session", "name it with --url")
+                await asyncio.sleep(0.1)  # its first poll is under way; every watch gives a sample soon
+                continue
             if not sample.load_allowed:
                 raise RefusedError(
                     f"{url} was found, not named", "confirm it in the agents panel, or name it with --url"

@@ -38,6 +38,10 @@ ANNOUNCE_S = 10.0
 """How often the recording's size and the session's file are brought up to date."""
 
 
+FIRST_WINDOW_S = 0.3
+"""The first rates are taken over at least this long: over a few milliseconds they would be noise."""
+
+
 class Node:
     """One session, from its first frame to its last."""
 
@@ -68,6 +72,7 @@ class Node:
             origin=self._session_clock.origin,
             api_key_env=settings.api_key_env,
             engine=self._engines.get,
+            knows=self._engines.knows,
         )
         self._wishes = Wishes(
             self.hub, self._now, self.director, self._engines, self.end, self._let_console_go
@@ -163,6 +168,7 @@ class Node:
 
     async def _watch_host(self) -> None:
         self.hub.publish(await self._host.open())
+        await asyncio.sleep(FIRST_WINDOW_S)
         ticker = Ticker(self._settings.interval_s)
         while True:
             self.hub.publish(await self._host.sample())

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
+
 from agenttop.collect.discovery import find_engines
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.collect.gpu.base import GpuAdapter
@@ -111,6 +113,10 @@ class EngineWatches:
         """The newest sample of an engine, by its URL."""
         return self.samples.get(url)
 
+    def knows(self, url: str) -> bool:
+        """Whether this engine is watched; its first sample may still be on its way."""
+        return url in self._watches
+
     def allow(self, url: str) -> None:
         """The user has confirmed that load may go there."""
         watch = self._watches.get(url)
@@ -119,8 +125,6 @@ class EngineWatches:
         watch.load_allowed = True
         sample = self.samples.get(url)
         if sample is not None:
-            import msgspec
-
             self.samples[url] = msgspec.structs.replace(sample, load_allowed=True)
         self._hub.event("engine.confirmed", f"load may go to {url}", source="you", subject=url)
 

@@ -1,0 +1,146 @@
+"""The command line: fast, light, and clear when it is misused."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from agenttop.cli import COMMANDS, main
+
+HEAVY = (
+    "textual",
+    "rich",
+    "pandas",
+    "numpy",
+    "httpx",
+    "asyncio",
+    "msgspec",
+    "psutil",
+    "pynvml",
+    "plotext",
+    "agenttop.model",
+)
+
+
+def agenttop(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "agenttop", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def imported(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "agenttop", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    return {
+        line.rsplit("|", 1)[-1].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
+
+
+def test_help_imports_nothing_heavy():
+    modules = imported("--help")
+    assert not [name for name in modules if name.startswith(HEAVY)]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_works_and_stays_light(command):
+    modules = imported(command, "--help")
+    assert not [name for name in modules if name.startswith(("textual", "pandas", "httpx", "asyncio"))]
+
+
+def test_help_takes_little_more_than_the_interpreter_itself():
+    def seconds(*argv):
+        import time
+
+        best = 9.0
+        for _ in range(5):
+            begun = time.perf_counter()
+            subprocess.run(argv, capture_output=True, check=True, timeout=60)
+            best = min(best, time.perf_counter() - begun)
+        return best
+
+    bare = seconds(sys.executable, "-c", "import argparse")
+    assert seconds(sys.executable, "-m", "agenttop", "--help") < 4 * bare
+
+
+def test_help_names_every_command_and_the_exit_codes():
+    text = agenttop("--help").stdout
+    assert all(f"\n    {name} " in text for name in COMMANDS)
+    assert "exit codes: 0 fine, 1 the run or check failed, 2 wrong usage" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--url", "ftp://x", "once"], "ftp://x"),
+        (["once", "--url", "not a url"], "not a url"),
+        (["once", "--window", "soon"], "'soon' is not a duration"),
+        (["run", "human"], "needs exactly one engine"),
+        (["run", "humna", "--url", "http://127.0.0.1:1"], "did you mean human"),
+        (["run", "human", "--url", "http://127.0.0.1:1", "--levels", "4,x"], "not a list of numbers"),
+        (["run", "human", "--url", "http://127.0.0.1:1", "--levels", "4,0"], "at least one agent"),
+        (["run", "human", "--url", "http://127.0.0.1:1", "--no-record"], "always recorded"),
+        (["replay", "x.agenttop", "--at", "noon"], "'noon' is not a"),
+        (["once", "--api-key-env", "NO_SUCH_VARIABLE_HERE"], "NO_SUCH_VARIABLE_HERE is not set"),
+        (["attach", "nothing-like-it"], "no session runs"),
+        (["frobnicate"], "invalid choice"),
+        (["--frobnicate"], "unrecognized arguments"),
+    ],
+)
+def test_wrong_usage_is_one_sentence_and_exit_code_two_or_one(arguments, says):
+    done = agenttop(*arguments)
+    assert done.returncode in ((1,) if "attach" in arguments else (2,))
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_exists_is_not_recorded_over(tmp_path):
+    target = tmp_path / "old.agenttop"
+    target.write_text("precious")
+    done = agenttop("run", "human", "--url", "http://127.0.0.1:1", "--out", str(target))
+    assert done.returncode == 2
+    assert "exists already" in done.stderr
+    assert target.read_text() == "precious"
+
+
+def test_a_fault_of_ours_is_one_line_unless_asked_for(monkeypatch, capsys):
+    from agenttop.commands import list_
+
+    def broken(_arguments):
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(list_, "run", broken)
+    assert main(["list"]) == 1
+    assert "internal error: ZeroDivisionError: boom" in capsys.readouterr().err
+    monkeypatch.setenv("AGENTTOP_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["list"])
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "agenttop", "stream", "--for", "20s", "--url", "http://127.0.0.1:1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert writer.stdout is not None
+    assert json.loads(writer.stdout.readline())["kind"] == "session"
+    writer.stdout.close()
+    assert writer.wait(30) == 0
+    assert writer.stderr is not None
+    assert writer.stderr.read() == ""
+    writer.stderr.close()
