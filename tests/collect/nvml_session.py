@@ -1,0 +1,43 @@
+"""Runs the NVIDIA adapter in a process of its own, on a clock that is told how late it is.
+
+Reads one command a line, `detect` or `sample SECONDS` or `close`, and answers each with one JSON line. Started by
+test_nvidia.py, with the library path set: a library is looked for once in the life of a process.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import msgspec
+
+from agenttop.collect.gpu.detect import detect
+from agenttop.collect.gpu.nvidia import NvidiaAdapter
+from agenttop.model.clock import ManualClock
+
+
+def main() -> None:
+    root = Path(sys.argv[1])
+    clock = ManualClock(1000.0)
+    adapter = NvidiaAdapter(clock, root)
+    for line in sys.stdin:
+        command, _, argument = line.strip().partition(" ")
+        reply: object = None
+        if command == "detect":
+            found, missing = detect(0.0, root)
+            reply = [[each.vendor for each in found], msgspec.to_builtins(missing)]
+            for each in found:
+                each.close()
+        elif command == "open":
+            reply = msgspec.to_builtins(adapter.open(0.0))
+        elif command == "sample":
+            clock.advance(float(argument))
+            reply = [msgspec.structs.asdict(sample) for sample in adapter.sample(clock.now)]
+        elif command == "close":
+            adapter.close()
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()

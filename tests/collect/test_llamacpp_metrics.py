@@ -1,0 +1,69 @@
+"""`/metrics` of every captured build, and what two scrapes say together."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from agenttop.collect.engine.llamacpp_metrics import Metrics, parse_metrics
+from tests.collect import samples
+
+
+def read(name: str, at: float = 0.0, process: str | None = None) -> Metrics:
+    found = parse_metrics(samples.body(f"llamacpp/{name}").decode(), at, process)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["b11434/idle/metrics.txt", "b11549/idle/metrics.txt", "b11063/idle-metrics.txt"]
+)
+def test_idle(name: str) -> None:
+    metrics = read(name)
+    assert (metrics.running, metrics.waiting) == (0, 0)
+    assert metrics.counters == (0, 0, 0, 0)
+
+
+def test_after_load() -> None:
+    metrics = read("b11434/after/metrics.txt")
+    assert metrics.counters == (4 * 148, 0, 4 * 160, 163)
+
+
+def test_a_build_without_a_counter_says_none() -> None:
+    metrics = read("b8672/after-metrics.txt")
+    assert metrics.cached_tokens is None
+    assert metrics.output_tokens == 1600
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<html>", "[]", "# TYPE llamacpp:x counter\n", "vllm:num_requests_running 3\n"]
+)
+def test_a_body_without_samples_of_llama_cpp(text: str) -> None:
+    assert parse_metrics(text, 0.0, None) is None
+
+
+def test_values_that_are_no_counts() -> None:
+    text = "llamacpp:requests_processing nan\nllamacpp:requests_deferred -1\nllamacpp:n_decode_total +Inf\n"
+    metrics = parse_metrics(text, 0.0, None)
+    assert metrics is not None
+    assert (metrics.running, metrics.waiting, metrics.decode_calls) == (None, None, None)
+
+
+def test_large_counters_in_short_form() -> None:
+    metrics = parse_metrics("llamacpp:prompt_tokens_total 1.23457e+07\n", 0.0, None)
+    assert metrics is not None
+    assert metrics.prompt_tokens == 12345700
+
+
+def test_which_process_answers() -> None:
+    before = read("b11434/after/metrics.txt", process="100")
+    idle = read("b11434/idle/metrics.txt", process="200")
+    assert idle.went_back(before)
+    assert idle.is_of_another_process(before)
+    assert not before.is_of_another_process(before)
+    # Counters of a server that slept begin anew in the same process.
+    assert not msgspec.structs.replace(idle, process="100").is_of_another_process(before)
+    # Builds that do not mark their process: the counters are all there is.
+    unmarked = msgspec.structs.replace(before, process=None)
+    assert msgspec.structs.replace(idle, process=None).is_of_another_process(unmarked)
+    assert not unmarked.is_of_another_process(unmarked)
