@@ -140,8 +140,11 @@ def _connect(path: Path) -> OpenFile:
         raise
 
 
-def read_only(path: Path, more: str = "") -> sqlite3.Connection:
-    """A bare connection that only reads, and cleans every text. Raises sqlite3.Error."""
+def read_only(path: Path, more: str = "", *, lenient: bool = False) -> sqlite3.Connection:
+    """A bare connection that only reads, and cleans every text. Raises sqlite3.Error.
+
+    `lenient`: also open a file that is shorter than its header says.
+    """
     database = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=ro{more}",
         uri=True,
@@ -152,6 +155,9 @@ def read_only(path: Path, more: str = "") -> sqlite3.Connection:
     try:
         database.text_factory = clean_text
         database.execute("PRAGMA trusted_schema=OFF")
+        if lenient:
+            # sqlite/src/btree.c, lockBtree: only then is a file with fewer pages than it should have opened.
+            database.execute("PRAGMA writable_schema=ON")
         database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         database.close()

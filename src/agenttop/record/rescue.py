@@ -45,7 +45,7 @@ def rescue(path: Path, out: Path) -> Rescued:
     with tempfile.TemporaryDirectory(prefix="agenttop-") as folder:
         copy = _whole_copy(path, Path(folder))
         try:
-            with contextlib.closing(read_only(copy)) as database:
+            with contextlib.closing(read_only(copy, lenient=True)) as database:
                 found, gaps = _all_rows(database)
         except sqlite3.Error as error:
             raise AgenttopError(f"nothing of {path} can be rescued: its first page is damaged") from error
@@ -64,7 +64,7 @@ def rescue(path: Path, out: Path) -> Rescued:
 
 
 def _whole_copy(path: Path, folder: Path) -> Path:
-    """A copy that is as long as its header says, so that SQLite opens it at all."""
+    """A copy without the page that was cut in two: half a page reads as rows of zeros."""
     try:
         copy = Path(shutil.copyfile(path, folder / path.name))
         side = path.with_name(f"{path.name}-wal")
@@ -74,9 +74,8 @@ def _whole_copy(path: Path, folder: Path) -> Path:
             header = file.read(100)
             if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
                 raise AgenttopError(f"{path} is not an agenttop recording")
-            length = int.from_bytes(header[28:32], "big") * int.from_bytes(header[16:18], "big")
-            if 0 < length - copy.stat().st_size < 1 << 40:
-                file.truncate(length)
+            page = int.from_bytes(header[16:18], "big") or 1
+            file.truncate(copy.stat().st_size // page * page)
     except OSError as error:
         raise AgenttopError(f"{path} cannot be copied: {error.strerror or error}") from error
     return copy
