@@ -7,9 +7,12 @@ import importlib.metadata
 import os
 import shutil
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agenttop.cli import watch_arguments
+
+if TYPE_CHECKING:
+    from agenttop.view.store import Store
 
 SCHEMA = 1
 
@@ -149,7 +152,7 @@ def _files() -> list[dict[str, Any]]:
     return checks
 
 
-def _host(store: Any) -> list[dict[str, Any]]:
+def _host(store: Store) -> list[dict[str, Any]]:
     from agenttop.model import units
 
     checks = []
@@ -163,7 +166,7 @@ def _host(store: Any) -> list[dict[str, Any]]:
     return [*checks, *_absent(store, "host")]
 
 
-def _gpus(store: Any) -> list[dict[str, Any]]:
+def _gpus(store: Store) -> list[dict[str, Any]]:
     from agenttop.model import units
 
     checks = [
@@ -177,7 +180,7 @@ def _gpus(store: Any) -> list[dict[str, Any]]:
     return [*checks, *_absent(store, "gpu")]
 
 
-def _absent(store: Any, prefix: str) -> list[dict[str, Any]]:
+def _absent(store: Store, prefix: str) -> list[dict[str, Any]]:
     """What is missing under a prefix, and why."""
     return [
         _check(missing.what, None, missing.why, missing.fix)
@@ -186,7 +189,7 @@ def _absent(store: Any, prefix: str) -> list[dict[str, Any]]:
     ]
 
 
-def _engines(store: Any) -> list[dict[str, Any]]:
+def _engines(store: Store) -> list[dict[str, Any]]:
     checks = []
     for url, engine in store.engines.items():
         good = engine.state in ("ok", "busy", "asleep")

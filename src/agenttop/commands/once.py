@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agenttop.cli import watch_arguments
 from agenttop.node.settings import NodeSettings
+
+if TYPE_CHECKING:
+    from agenttop.view.store import Store
 
 SCHEMA = 1
 
@@ -55,7 +58,7 @@ def print_once(settings: NodeSettings, window_s: float, *, as_json: bool) -> int
 READABLE = ("ok", "busy", "asleep", "loading")
 
 
-def report(store: Any) -> dict[str, Any]:
+def report(store: Store) -> dict[str, Any]:
     """The JSON object of `once --json`, schema 1: the newest samples, and what is missing and why."""
     import msgspec
 
@@ -79,7 +82,7 @@ def _with_nulls(sample: Any, values: dict[str, Any]) -> dict[str, Any]:
     return {name: values.get(name, getattr(sample, name)) for name in fields if name != "t"}
 
 
-def _engine(store: Any, url: str) -> dict[str, Any]:
+def _engine(store: Store, url: str) -> dict[str, Any]:
     import msgspec
 
     sample = store.engines[url]
@@ -95,6 +98,7 @@ def _engine(store: Any, url: str) -> dict[str, Any]:
             "decode_tok_s": slot.decode_tok_s,
             "prefill_tok_s": slot.prefill_tok_s,
         }
-        for slot in store.slots_of(url)
+        for (engine, _), slot in sorted(store.slots.items())
+        if engine == url
     ]
     return row
