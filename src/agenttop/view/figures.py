@@ -11,6 +11,20 @@ from agenttop.view.store import Store
 
 
 @dataclass(frozen=True, slots=True)
+class TurnFigures:
+    """Of the turns of one engine that ended within the window."""
+
+    turns: int
+    """Turns with a first token."""
+    ttft_p50: float | None
+    ttft_p95: float | None
+    tpot_p50: float | None
+    """Median over turns of decode time per output token after the first."""
+    cached_fraction: float | None
+    """Prompt tokens that came from the cache, of all prompt tokens."""
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """What the engine panel shows beyond the engine's own sample."""
 
@@ -23,14 +37,7 @@ class Figures:
     per: str
     """agent, or slot where no agents run."""
     decoding: int
-    ttft_p50: float | None
-    ttft_p95: float | None
-    tpot_p50: float | None
-    """Median over turns of decode time per output token after the first."""
-    cached_fraction: float | None
-    """Prompt tokens that came from the cache, of all prompt tokens of the turns in the window."""
-    turns: int
-    """Turns with a first token in the window."""
+    ended: TurnFigures
     window: str
     """Over which the turns were taken, in words."""
 
@@ -50,15 +57,8 @@ def figures(store: Store, engine: EngineSample) -> Figures:
         if owner == engine.engine and slot.phase == "decode" and slot.decode_tok_s is not None
     )
     rates = agent_rates or slot_rates
-    turns = [turn for turn in store.turns if turn.engine == engine.engine]
-    first = sorted(seconds for turn in turns if (seconds := ttft(turn)) is not None)
-    tpots = sorted(seconds for turn in turns if (seconds := tpot(turn)) is not None)
-    own_rate = engine.decode_tok_s is not None
-    load_is_here = store.load is not None and store.load.engine == engine.engine
-    if own_rate or not load_is_here:
-        decode, rated = engine.decode_tok_s, engine.engine
-    else:
-        assert store.load is not None
+    decode, rated = engine.decode_tok_s, engine.engine
+    if decode is None and store.load is not None and store.load.engine == engine.engine:
         decode, rated = store.load.decode_tok_s, "load"
     return Figures(
         decode_tok_s=decode,
@@ -66,13 +66,35 @@ def figures(store: Store, engine: EngineSample) -> Figures:
         per_agent_p50=quantile(rates, 0.5),
         per="agent" if agent_rates or not slot_rates else "slot",
         decoding=len(rates),
+        ended=turn_figures(store, engine.engine),
+        window=units.seconds(_window(store)),
+    )
+
+
+def turn_figures(store: Store, engine: str) -> TurnFigures:
+    """Computed anew only when a turn has ended or has left the window."""
+    basis = (store.turns_folded, len(store.turns))
+    kept = store.derived.get(("turns", engine))
+    if kept is not None and kept[0] == basis and isinstance(kept[1], TurnFigures):
+        return kept[1]
+    turns = [turn for turn in store.turns if turn.engine == engine]
+    first = sorted(seconds for turn in turns if (seconds := ttft(turn)) is not None)
+    found = TurnFigures(
+        turns=len(first),
         ttft_p50=quantile(first, 0.5),
         ttft_p95=quantile(first, 0.95),
-        tpot_p50=quantile(tpots, 0.5),
+        tpot_p50=quantile(sorted(seconds for turn in turns if (seconds := tpot(turn)) is not None), 0.5),
         cached_fraction=_cached(turns),
-        turns=len(first),
-        window=units.seconds(min(store.now, WINDOW_S)),
     )
+    store.derived["turns", engine] = (basis, found)
+    return found
+
+
+def _window(store: Store) -> float:
+    """Seconds that the turns in the store reach back."""
+    if len(store.turns) == store.turns.maxlen:
+        return store.now - store.turns[0].t
+    return min(store.now, WINDOW_S)
 
 
 def ttft(turn: Turn) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from agenttop.view.series import Column
 from agenttop.view.spans import Line, Span
@@ -83,10 +84,25 @@ def spark(columns: Sequence[Column], top: float | None = None) -> str:
     )
 
 
-_LEFT_DOTS = (0x00, 0x40, 0x44, 0x46, 0x47)
-_RIGHT_DOTS = (0x00, 0x80, 0xA0, 0xB0, 0xB8)
-_LEFT_DOT = (0x40, 0x04, 0x02, 0x01)
-_RIGHT_DOT = (0x80, 0x20, 0x10, 0x08)
+_FILLED = ((0x00, 0x40, 0x44, 0x46, 0x47), (0x00, 0x80, 0xA0, 0xB0, 0xB8))
+_SINGLE = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+_BRAILLE = " " + "".join(chr(0x2800 + code) for code in range(1, 256))
+
+
+@lru_cache(maxsize=8192)
+def _dots(mean: int, most: int, side: int, height: int) -> tuple[int, ...]:
+    """Dots of one column in each line, the upper first: filled up to `mean`, one dot at `most`.
+
+    Cached: a chart moves to the left, its columns stay what they are.
+    """
+    mean, most = min(mean, height * 4), min(most, height * 4)
+    codes = []
+    for base in range((height - 1) * 4, -1, -4):
+        code = _FILLED[side][max(0, min(4, mean - base))]
+        if base < most <= base + 4:
+            code |= _SINGLE[side][most - base - 1]
+        codes.append(code)
+    return tuple(codes)
 
 
 def area(columns: Sequence[Column], height: int, top: float) -> list[str]:
@@ -95,31 +111,23 @@ def area(columns: Sequence[Column], height: int, top: float) -> list[str]:
     Each column is filled to the mean of its span; the span's maximum is marked by one dot above
     it, so that a short spike never vanishes. Zero is the lowest dot, a gap is blank.
     """
-    dots = height * 4
-    levels: list[tuple[int, int]] = []
+    scale = height * 4 / top if top > 0 else 0.0
+    halves: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
+    side = 0
     for column in columns:
         if column is None:
-            levels.append((0, 0))
+            halves[side].append(_dots(0, 0, side, height))
         else:
-            mean, most = (max(1, min(dots, round(part / top * dots))) if top > 0 else 1 for part in column)
-            levels.append((mean, most))
-    lines = []
-    for row in range(height):
-        base = (height - 1 - row) * 4
-        chars = []
-        for index in range(0, len(levels) - 1, 2):
-            code = 0
-            for (mean, most), fills, single in (
-                (levels[index], _LEFT_DOTS, _LEFT_DOT),
-                (levels[index + 1], _RIGHT_DOTS, _RIGHT_DOT),
-            ):
-                if mean > base:
-                    code |= fills[min(4, mean - base)]
-                if base < most <= base + 4:
-                    code |= single[most - base - 1]
-            chars.append(chr(0x2800 + code) if code else " ")
-        lines.append("".join(chars))
-    return lines
+            mean, most = column
+            halves[side].append(
+                _dots(int(mean * scale + 0.5) or 1, int(most * scale + 0.5) or 1, side, height)
+            )
+        side = 1 - side
+    lefts, rights = zip(*halves[0], strict=True), zip(*halves[1], strict=True)
+    return [
+        "".join([_BRAILLE[one | other] for one, other in zip(left, right, strict=False)])
+        for left, right in zip(lefts, rights, strict=True)
+    ]
 
 
 NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
@@ -144,5 +152,5 @@ TREND_S = 60
 
 
 def trend_cells(room: int) -> int:
-    """How many columns a trend of `TREND_S` gets in `room` cells: such that each is a whole number of seconds."""
+    """Columns of a trend of `TREND_S` in `room` cells: so many that each is a whole number of seconds."""
     return next((cells for cells in (60, 30, 20, 15, 12, 10) if cells <= room), 6)

@@ -17,7 +17,7 @@ from agenttop.view.panels.footer import footer
 from agenttop.view.panels.header import header
 from agenttop.view.panels.host import host
 from agenttop.view.panels.transport import transport
-from agenttop.view.rows import rows
+from agenttop.view.rows import Row, rows
 from agenttop.view.spans import Line, beside, box, fit, rule, wrap
 from agenttop.view.store import Store
 
@@ -35,25 +35,59 @@ class Picture:
     """Line of the screen to key of the table row drawn there."""
 
 
+@dataclass(slots=True)
+class _Draft:
+    """A picture in the making: what is drawn from, and the lines so far."""
+
+    store: Store
+    look: Look
+    listed: list[Row]
+    """Rows of the table."""
+    width: int
+    room: int
+    """Lines between header and footer."""
+    start: int
+    """Line of the screen at which these lines begin."""
+    lines: list[Line] = field(default_factory=list)
+    rows_at: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        """Lines that are still free."""
+        return self.room - len(self.lines)
+
+
 def compose(store: Store, width: int, height: int, look: Look) -> Picture:
     """The live screen for this size; a sentence where the size is too small for it."""
     if width < LEAST[0] or height < LEAST[1]:
         return _too_small(width, height)
-    below = [
-        *_guarded("transport", lambda: transport(width, look), width),
-        footer(width, look),
-    ]
-    above = _guarded("header", lambda: header(store, width, look), width)
+    boxes = width >= MEDIUM[0] and height >= MEDIUM[1]
+    above = _guarded("header", lambda: _header(store, width, look, 1 if boxes else 0), width)
+    below = _guarded("transport", lambda: [*transport(width, look), footer(width, look)], width)
     room = height - len(above) - len(below)
+    draft = _Draft(store, look, _listed(store, look), width, room, len(above))
     if width >= WIDE[0] and height >= WIDE[1]:
-        picture = _wide(store, width, room, look, len(above))
-    elif width >= MEDIUM[0] and height >= MEDIUM[1]:
-        picture = _medium(store, width, room, look, len(above))
+        _wide(draft)
+    elif boxes:
+        _medium(draft)
     else:
-        picture = _small(store, width, room, look, len(above))
-    lines = [fit(line, width) for line in (*above, *picture.lines)]
-    lines += [fit([], width)] * (height - len(lines) - len(below))
-    return Picture([*lines, *(fit(line, width) for line in below)][:height], picture.rows_at)
+        _small(draft)
+    blank = fit([], width)
+    middle = draft.lines[:room] + [blank] * draft.left
+    return Picture([*above, *middle, *below][:height], draft.rows_at)
+
+
+def _header(store: Store, width: int, look: Look, margin: int) -> list[Line]:
+    edge = (" " * margin, "text")
+    return [[edge, *line, edge] for line in header(store, width - 2 * margin, look)]
+
+
+def _listed(store: Store, look: Look) -> list[Row]:
+    """The rows; none when they cannot be told, which the table then says."""
+    try:
+        return rows(store, look)
+    except Exception:  # noqa: BLE001 - as in _guarded: an odd frame must not take the screen down
+        return []
 
 
 def _too_small(width: int, height: int) -> Picture:
@@ -65,63 +99,56 @@ def _too_small(width: int, height: int) -> Picture:
 def _guarded(name: str, draw: Callable[[], list[Line]], width: int) -> list[Line]:
     """A panel, or one sentence in its place: an odd frame must not take the screen down."""
     try:
-        return draw()
-    except Exception as error:
+        return [fit(line, width) for line in draw()]
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is said in the panel's place
         reason = clean(f"the {name} panel cannot be drawn: {type(error).__name__}: {error}", 160)
-        return wrap(reason, max(1, width), "bad")
+        return [fit(line, width) for line in wrap(reason, max(1, width), "bad")]
 
 
-def _small(store: Store, width: int, height: int, look: Look, start: int) -> Picture:
+def _small(draft: _Draft) -> None:
+    store, look, width = draft.store, draft.look, draft.width
     gpus = min(len(store.gpus), 2) or 1
-    hosts = 1 if height < 26 else 3
-    lines = [
-        *_guarded("GPU", lambda: gpu.gpu(store, width, gpus), width),
-        *_guarded("host", lambda: host(store, width, hosts), width),
-        *_guarded("engine", lambda: engine.engine(store, width, 3, look), width),
-    ]
-    room = height - len(lines) - 2
-    tall = _table_height(store, look, room, keep=3 if room >= 9 else 2)
-    lines.append(rule(table.title(store, look), width, table.note(look)))
-    picture = Picture(lines)
-    _add_table(picture, store, width, tall, look, start + len(lines))
-    left = height - len(picture.lines) - 1
-    picture.lines.append(rule(EVENTS, width))
-    picture.lines += _guarded("events", lambda: events.events(store, width, left), width)[:left]
-    return picture
+    hosts = 1 if draft.room < 26 else 3
+    draft.lines += _guarded("GPU", lambda: gpu.gpu(store, width, gpus), width)
+    draft.lines += _guarded("host", lambda: host(store, width, hosts), width)
+    draft.lines += _guarded("engine", lambda: engine.engine(store, width, 3, look), width)
+    room = draft.left - 2
+    draft.lines += _guarded(
+        "table", lambda: [rule(table.title(draft.listed), width, table.note(look))], width
+    )
+    tall = _table_height(draft, room, keep=3 if room >= 9 else 2)
+    lines = _table(draft, width, tall, draft.start + len(draft.lines))
+    draft.lines += lines + [fit([], width)] * (tall - len(lines))
+    draft.lines.append(rule(EVENTS, width))
+    draft.lines += _guarded("events", lambda: events.events(store, width, draft.left), width)
 
 
-def _medium(store: Store, width: int, height: int, look: Look, start: int) -> Picture:
+def _medium(draft: _Draft) -> None:
+    store, width = draft.store, draft.width
     left = max(50, width * 43 // 100)
     at_right = width - left
-    upper, lower = (7, 7) if height < 34 else (8, 11)
-    engines = _engine(store, at_right, upper, look)
+    upper, lower = (7, 7) if draft.room < 31 else (8, 11)
+    engines = _engine(draft, at_right, upper)
     if store.gpus:
         gpus = _boxed("GPU", gpu.title(store), left, upper, lambda w, h: gpu.gpu(store, w, h))
+        draft.lines += beside(gpus, left, engines, at_right)
         hosts = _boxed("host", HOST, left, lower - 1, lambda w, h: host(store, w, h))
-        charts = _chart(store, at_right, lower - 1, look)
-        lines = [*beside(gpus, left, engines, at_right), *beside(hosts, left, charts, at_right)]
+        draft.lines += beside(hosts, left, _chart(draft, at_right, lower - 1), at_right)
     else:
         hosts = _boxed("host", HOST, left, upper, lambda w, h: _host_and_no_gpu(store, w, h))
-        lines = [*beside(hosts, left, engines, at_right), *_chart(store, width, lower, look)]
-    picture = Picture(lines)
-    room = height - len(lines)
-    _add_boxed_table(
-        picture, store, width, _table_height(store, look, room - 4, keep=3), look, start + len(lines)
-    )
-    remaining = height - len(picture.lines)
+        draft.lines += [*beside(hosts, left, engines, at_right), *_chart(draft, width, lower)]
+    _boxed_table(draft, _table_height(draft, draft.left - 4, keep=3))
+    tall = draft.left
     half = width * 53 // 100 if store.turns else 0
-    happened = _boxed("events", EVENTS, width - half, remaining, lambda w, h: events.events(store, w, h))
-    if half:
-        picture.lines += beside(_turns(store, half, remaining), half, happened, width - half)
-    else:
-        picture.lines += happened
-    return picture
+    happened = _boxed("events", EVENTS, width - half, tall, lambda w, h: events.events(store, w, h))
+    draft.lines += beside(_turns(draft, half, tall), half, happened, width - half) if half else happened
 
 
-def _wide(store: Store, width: int, height: int, look: Look, start: int) -> Picture:
+def _wide(draft: _Draft) -> None:
+    store, width = draft.store, draft.width
     first = width * 38 // 100 if store.gpus else width * 52 // 100
     second = (width - first) // 2 if store.gpus else width - first
-    lines = _engine(store, first, 8, look)
+    lines = _engine(draft, first, 8)
     if store.gpus:
         third = width - first - second
         gpus = _boxed("GPU", gpu.title(store), second, 8, lambda w, h: gpu.gpu(store, w, h))
@@ -130,19 +157,16 @@ def _wide(store: Store, width: int, height: int, look: Look, start: int) -> Pict
     else:
         hosts = _boxed("host", HOST, second, 8, lambda w, h: _host_and_no_gpu(store, w, h))
         lines = beside(lines, first, hosts, second)
-    room = height - len(lines)
-    tall = _table_height(store, look, room - 2, keep=24)
-    middle = min(room - tall - 2, 22)
+    draft.lines += lines
+    tall = _table_height(draft, draft.left - 2, keep=24)
+    middle = min(draft.left - tall - 2, 22)
     left = width * 64 // 100
     happened = _boxed("events", EVENTS, width - left, middle, lambda w, h: events.events(store, w, h))
-    lines += beside(_chart(store, left, middle, look), left, happened, width - left)
-    picture = Picture(lines)
-    remaining = height - len(lines) - tall - 2
-    if remaining < 5:
-        tall, remaining = tall + remaining, 0
-    _add_boxed_table(picture, store, width, tall, look, start + len(lines))
-    picture.lines += _turns(store, width, remaining)
-    return picture
+    draft.lines += beside(_chart(draft, left, middle), left, happened, width - left)
+    if draft.left - tall - 2 < 5:
+        tall = draft.left - 2
+    _boxed_table(draft, tall)
+    draft.lines += _turns(draft, width, draft.left)
 
 
 HOST: Line = [("Host", "accent")]
@@ -150,19 +174,21 @@ EVENTS: Line = [("Events", "accent")]
 TURNS: Line = [("Turns ended", "accent")]
 
 
-def _engine(store: Store, width: int, height: int, look: Look) -> list[Line]:
-    def draw(inner: int, rows: int) -> list[Line]:
-        return engine.engine(store, inner, rows, look)
+def _engine(draft: _Draft, width: int, height: int) -> list[Line]:
+    store, look = draft.store, draft.look
+    title = engine.title(store, look)
+    return _boxed(
+        "engine", title, width, height, lambda w, h: engine.engine(store, w, h, look), engine.note()
+    )
 
-    return _boxed("engine", engine.title(store, look), width, height, draw, engine.note())
 
-
-def _chart(store: Store, width: int, height: int, look: Look) -> list[Line]:
+def _chart(draft: _Draft, width: int, height: int) -> list[Line]:
+    store, look = draft.store, draft.look
     return _boxed("chart", chart.TITLE, width, height, lambda w, h: chart.chart(store, w, h, look))
 
 
-def _turns(store: Store, width: int, height: int) -> list[Line]:
-    return _boxed("turns", TURNS, width, height, lambda w, h: turns.turns(store, w, h))
+def _turns(draft: _Draft, width: int, height: int) -> list[Line]:
+    return _boxed("turns", TURNS, width, height, lambda w, h: turns.turns(draft.store, w, h))
 
 
 def _host_and_no_gpu(store: Store, width: int, height: int) -> list[Line]:
@@ -183,31 +209,21 @@ def _boxed(
     return box(title, _guarded(name, lambda: draw(width - 4, height - 2), width - 4), width, height, note)
 
 
-def _table_height(store: Store, look: Look, room: int, keep: int) -> int:
+def _table_height(draft: _Draft, room: int, keep: int) -> int:
     """Lines for the table: as many as it has rows, leaving `keep` lines of `room` to others."""
-    try:
-        wanted = 1 + max(4, len(rows(store, look)))
-    except Exception:
-        wanted = 5
-    return max(2, min(wanted, room - keep))
+    return max(2, min(1 + max(4, len(draft.listed)), room - keep))
 
 
-def _add_table(picture: Picture, store: Store, width: int, height: int, look: Look, start: int) -> None:
-    lines = _guarded("table", lambda: table.table(store, width, height, look), width)[:height]
-    picture.rows_at.update(_rows_at(store, height, look, start))
-    picture.lines += lines + [[]] * (height - len(lines))
+def _table(draft: _Draft, width: int, height: int, start: int) -> list[Line]:
+    """The table, which begins at line `start` of the screen."""
+    lines = _guarded(
+        "table", lambda: table.table(draft.store, draft.listed, width, height, draft.look), width
+    )
+    shown, _ = table.visible(draft.listed, height, draft.look)
+    draft.rows_at.update({start + 1 + index: row.key for index, row in enumerate(shown)})
+    return lines
 
 
-def _add_boxed_table(picture: Picture, store: Store, width: int, height: int, look: Look, start: int) -> None:
-    body = _guarded("table", lambda: table.table(store, width - 4, height, look), width - 4)
-    title = _guarded("table", lambda: [table.title(store, look)], width - 4)[0]
-    picture.lines += box(title, body, width, height + 2, table.note(look))
-    picture.rows_at.update(_rows_at(store, height, look, start + 1))
-
-
-def _rows_at(store: Store, height: int, look: Look, start: int) -> dict[int, str]:
-    try:
-        shown, _ = table.visible(rows(store, look), height, look)
-    except Exception:
-        return {}
-    return {start + 1 + index: row.key for index, row in enumerate(shown)}
+def _boxed_table(draft: _Draft, height: int) -> None:
+    body = _table(draft, draft.width - 4, height, draft.start + len(draft.lines) + 1)
+    draft.lines += box(table.title(draft.listed), body, draft.width, height + 2, table.note(draft.look))

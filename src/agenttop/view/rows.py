@@ -45,12 +45,14 @@ class Row:
 
     @property
     def context_tokens(self) -> int | None:
+        """Of the agent's conversation, else of what the slot holds."""
         if self.agent is not None and self.agent.context_tokens is not None:
             return self.agent.context_tokens
         return self.slot.context_tokens if self.slot is not None else None
 
     @property
     def decode_tok_s(self) -> float | None:
+        """Rate of the request in progress."""
         if self.agent is not None:
             return self.agent.decode_tok_s
         return self.slot.decode_tok_s if self.slot is not None else None

@@ -51,7 +51,7 @@ def foreign(text: str, limit: int = 200) -> str:
 
 def cells(text: str) -> int:
     """Terminal cells the text takes."""
-    if not _MAYBE_WIDE.search(text):
+    if text.isascii() or not _MAYBE_WIDE.search(text):
         return len(text)
     return len(text) + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
 
@@ -87,30 +87,37 @@ def plain(line: Line) -> str:
 
 def width(line: Line) -> int:
     """Cells a line takes."""
-    return sum(cells(text) for text, _ in line)
+    taken = 0
+    for text, _ in line:
+        taken += len(text)
+        if not text.isascii() and _MAYBE_WIDE.search(text):
+            taken += cells(text) - len(text)
+    return taken
 
 
 def fit(line: Line, limit: int) -> Line:
     """Cut or pad a line to exactly `limit` cells; a cut line ends in `…`."""
+    missing = limit - width(line)
+    if missing > 0:
+        return [*line, (" " * missing, "text")]
+    if missing == 0:
+        return line
     used = 0
     fitted: Line = []
     for text, role in line:
         taken = cells(text)
         if used + taken > limit:
-            text = cut(text, limit - used)
-            taken = cells(text)
-            if text:
-                fitted.append((text, role))
+            short = cut(text, limit - used)
+            if short:
+                fitted.append((short, role))
             elif fitted:
                 last, last_role = fitted[-1]
                 fitted[-1] = (cut(last + " ", cells(last)), last_role)
-            used += taken
             break
         fitted.append((text, role))
         used += taken
-    if used < limit:
-        fitted.append((" " * (limit - used), "text"))
-    return fitted
+    short_by = limit - width(fitted)
+    return [*fitted, (" " * short_by, "text")] if short_by > 0 else fitted
 
 
 def ends(left: Line, at_right: Line, limit: int) -> Line:
@@ -162,13 +169,12 @@ def spread_all(parts: Sequence[Line], limit: int, gap: int = 2) -> list[Line]:
 
 
 def beside(left: Sequence[Line], left_width: int, at_right: Sequence[Line], right_width: int) -> list[Line]:
-    """Two blocks next to each other; the shorter one is filled up with blanks."""
-    rows = max(len(left), len(at_right))
-    return [
-        fit(left[row] if row < len(left) else [], left_width)
-        + fit(at_right[row] if row < len(at_right) else [], right_width)
-        for row in range(rows)
-    ]
+    """Two blocks next to each other, whose lines are exactly as wide as said; the shorter one is filled
+    up with blanks."""
+    both = [[*line, *other] for line, other in zip(left, at_right, strict=False)]
+    both += [[*line, (" " * right_width, "text")] for line in left[len(at_right) :]]
+    both += [[(" " * left_width, "text"), *line] for line in at_right[len(left) :]]
+    return both
 
 
 def box(title: Line, body: Sequence[Line], limit: int, height: int, note: Line | None = None) -> list[Line]:

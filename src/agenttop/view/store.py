@@ -36,7 +36,7 @@ STALE_S = 3.0
 """Figures come about once a second; when nothing has come for this long, the screen says so."""
 
 MAX_EVENTS = 2_000
-MAX_TURNS = 20_000
+MAX_TURNS = 4_000
 
 ENGINE_FIGURES = ("decode_tok_s", "prefill_tok_s", "running", "waiting", "kv_used_fraction")
 HOST_FIGURES = ("cpu_fraction",)
@@ -73,6 +73,10 @@ class Store:
         self.missing: dict[str, Missing] = {}
         self.events: deque[Event] = deque(maxlen=MAX_EVENTS)
         self.turns: deque[Turn] = deque(maxlen=MAX_TURNS)
+        self.turns_folded = 0
+        """How many turns have been folded in all."""
+        self.derived: dict[object, tuple[object, object]] = {}
+        """For figures that are costly to compute: what they were computed from, and the value."""
         self.bye: Bye | None = None
         self._series: dict[tuple[str, str], Series] = {}
         self._held: dict[tuple[str, int], tuple[str, int | None]] = {}
@@ -196,6 +200,7 @@ class Store:
 
     def _fold_turn(self, frame: Turn) -> None:
         self.turns.append(frame)
+        self.turns_folded += 1
 
     def _fold_load(self, frame: LoadSample) -> None:
         self.load = frame

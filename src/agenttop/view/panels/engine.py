@@ -104,24 +104,24 @@ def _per_agent(found: Figures) -> Line:
 
 
 def _cached(found: Figures) -> Line:
-    return [("cached ", "label"), (units.percent(found.cached_fraction), "text")]
+    return [("cached ", "label"), (units.percent(found.ended.cached_fraction), "text")]
 
 
 def _ttft(name: str, found: Figures) -> Line:
     return [
         (f"{name}p50 ", "label"),
-        (units.seconds(found.ttft_p50), "strong"),
+        (units.seconds(found.ended.ttft_p50), "strong"),
         ("  p95 ", "label"),
-        (units.seconds(found.ttft_p95), "strong"),
+        (units.seconds(found.ended.ttft_p95), "strong"),
     ]
 
 
 def _window(found: Figures) -> Line:
-    return [(f"{found.turns} {'turn' if found.turns == 1 else 'turns'} in {found.window}", "dim")]
+    return [(f"{found.ended.turns} {'turn' if found.ended.turns == 1 else 'turns'} in {found.window}", "dim")]
 
 
 def _tpot(found: Figures) -> Line:
-    return [("TPOT p50 ", "label"), (units.seconds(found.tpot_p50), "text")]
+    return [("TPOT p50 ", "label"), (units.seconds(found.ended.tpot_p50), "text")]
 
 
 def _kv(sample: EngineSample, width: int, *, layout: bool = False) -> Line:

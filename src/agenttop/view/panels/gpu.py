@@ -95,7 +95,7 @@ def _full(store: Store, sample: GpuSample, width: int) -> list[Line]:
     drawn = power / limit if power is not None and limit else None
     cells = trend_cells(width - 20)
     hot = sample.temperature_c
-    lines = [
+    return [
         spread(
             [
                 [
@@ -158,7 +158,6 @@ def _full(store: Store, sample: GpuSample, width: int) -> list[Line]:
             (f"  util, {TREND_S} s", "dim"),
         ],
     ]
-    return lines
 
 
 def _share(name: str, value: float | None) -> Line:

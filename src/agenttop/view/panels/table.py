@@ -10,7 +10,7 @@ from agenttop.model import units
 from agenttop.view.glyphs import bar, heat, spark, state
 from agenttop.view.look import Look
 from agenttop.view.panels.progress import progress
-from agenttop.view.rows import Row, rows
+from agenttop.view.rows import Row
 from agenttop.view.spans import Line, fit, foreign, pad, right
 from agenttop.view.store import Store
 
@@ -33,20 +33,20 @@ class Column:
     at_right: bool = False
 
 
-def table(store: Store, width: int, height: int, look: Look) -> list[Line]:
-    """A line of titles and `height` - 1 rows; what is out of sight is summed up in the last one."""
+def table(store: Store, listed: list[Row], width: int, height: int, look: Look) -> list[Line]:
+    """A line of titles and the rows of `listed` (`rows.rows`) that there is room for.
+
+    What is out of sight is summed up in the last line.
+    """
     if height < 2:
         return []
-    all_rows = rows(store, look)
     columns = choose(width - 1)
     lines: list[Line] = [_titles(columns)]
-    if not all_rows:
-        lines.append([(" no slots and no agents to show: a sets agents up, + adds one", "dim")])
-        return lines
-    shown, top = visible(all_rows, height, look)
-    for row in shown:
-        lines.append(_row(store, row, columns, row.key == look.row))
-    hidden = [*all_rows[:top], *all_rows[top + len(shown) :]]
+    if not listed:
+        return [*lines, [(" no slots and no agents to show: a sets agents up, + adds one", "dim")]]
+    shown, top = visible(listed, height, look)
+    lines += [_row(store, row, columns, row.key == look.row) for row in shown]
+    hidden = [*listed[:top], *listed[top + len(shown) :]]
     if hidden:
         lines.append(_hidden(hidden, width))
     return lines
@@ -66,9 +66,9 @@ def visible(all_rows: list[Row], height: int, look: Look) -> tuple[list[Row], in
     return all_rows[top : top + room], top
 
 
-def title(store: Store, look: Look) -> Line:
+def title(listed: list[Row]) -> Line:
     """What the rows are, and how many are in which state."""
-    counts = Counter(row.state for row in rows(store, look))
+    counts = Counter(row.state for row in listed)
     line: Line = [("Slots and agents", "accent")]
     order = (
         "decode",

@@ -7,7 +7,7 @@ from itertools import islice
 from agenttop.model import units
 from agenttop.model.frames import Turn
 from agenttop.view.figures import tpot
-from agenttop.view.spans import Line, cut, fit_at_most, foreign, pad, right
+from agenttop.view.spans import Line, beside, cut, fit, fit_at_most, foreign, pad, right
 from agenttop.view.store import Store
 
 COLUMNS = (
@@ -25,14 +25,30 @@ COLUMNS = (
 
 AT_LEFT = ("agent", "end")
 
+GAP = 6
+"""Cells between two lists side by side."""
+
+
+FULL = sum(cells for _, cells in COLUMNS) + len(COLUMNS) - 1
+
 
 def turns(store: Store, width: int, height: int) -> list[Line]:
-    """A line of titles, then one each: first token, rate, tokens in and out, how it ended."""
+    """A line of titles, then one each: first token, rate, tokens in and out, how it ended.
+
+    Where there is room the list goes on in further columns.
+    """
     if not store.turns:
         return [[("no turn has ended yet", "dim")]][:height]
-    titles = [pad(name, cells) if name in AT_LEFT else right(name, cells) for name, cells in COLUMNS]
-    lines: list[Line] = [[(" ".join(titles), "label")]]
-    return lines + [_turn(turn, width) for turn in islice(reversed(store.turns), max(0, height - 1))]
+    titles: Line = [(" ".join(pad(n, c) if n in AT_LEFT else right(n, c) for n, c in COLUMNS), "label")]
+    count = max(1, (width + GAP) // (FULL + GAP))
+    each, rows = width if count == 1 else FULL + GAP, max(1, height - 1)
+    newest = list(islice(reversed(store.turns), rows * count))
+    lines: list[Line] = []
+    for start in range(0, max(1, len(newest)), rows):
+        drawn = [titles, *(_turn(turn, min(width, FULL)) for turn in newest[start : start + rows])]
+        block = [fit(line, each) for line in drawn]
+        lines = beside(lines, start // rows * each, block, each) if start else block
+    return lines
 
 
 def _turn(turn: Turn, width: int) -> Line:

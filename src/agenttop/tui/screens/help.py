@@ -1,0 +1,92 @@
+"""All keys, and what the glyphs and words mean."""
+
+from __future__ import annotations
+
+from textual import events
+
+from agenttop.tui.actions import ACTIONS
+from agenttop.tui.screens.dialog import Dialog
+from agenttop.view.glyphs import state
+from agenttop.view.spans import Line, beside, fit, pad, wrap
+
+GROUPS = ("Agents", "Time", "Look", "Session")
+
+WORDS = (
+    (
+        "TTFT",
+        "seconds from sending a request to its first token, last 5 minutes; compactions left out",
+    ),
+    ("TPOT", "seconds per output token after the first, median over those turns"),
+    ("p50/agent", "median decode rate of the agents that decode at this moment"),
+    ("cached", "share of prompt tokens that the engine took from its cache"),
+    ("KV", "pool of the key-value cache: █ held by requests in progress, ▒ left by finished ones, · free"),
+    ("cmp", "compactions: how often the agent has shortened its context"),
+    ("own", "what all processes of agenttop cost: share of one core, memory"),
+    ("–", "not known; w says why"),
+)
+
+STATES = ("queued", "prefill", "decode", "tool", "human", "compact", "backoff", "waiting", "idle")
+
+
+class HelpScreen(Dialog[None]):
+    """Closed by any of the keys that one tries."""
+
+    title_text = "Help"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._top = 0
+
+    def content(self, room: int, rows: int) -> list[Line]:
+        """The keys in two columns where there is room, then the words; scrolls where it is too long."""
+        lines = _lines(room)
+        self._top = max(0, min(self._top, len(lines) - rows))
+        return lines[self._top : self._top + rows]
+
+    def note(self) -> Line:
+        """How to get away, and on."""
+        return [("↑↓", "key"), (" more  ", "label"), ("Esc", "key"), (" closes", "label")]
+
+    def on_key(self, event: events.Key) -> None:
+        """Scroll, or close."""
+        moves = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "home": -999, "end": 999}
+        if event.key in moves:
+            self._top += moves[event.key]
+            self.draw()
+        elif event.key in ("escape", "q", "question_mark", "f1", "enter"):
+            self.dismiss(None)
+        event.stop()
+
+
+def _lines(room: int) -> list[Line]:
+    blocks = [_group(name) for name in GROUPS]
+    if room >= 100:
+        half = room * 52 // 100
+        left, right = [*blocks[0], [], *blocks[2]], [*blocks[1], [], *blocks[3]]
+        lines = beside(
+            [fit(line, half) for line in left], half, [fit(line, room - half) for line in right], room - half
+        )
+    else:
+        lines = [line for block in blocks for line in (*block, [])]
+    lines += [[], [("States", "accent")], _states()]
+    lines += [[], [("Words", "accent")]]
+    for word, meaning in WORDS:
+        wrapped = wrap(meaning, room - 12, "label")
+        lines.append([(pad(word, 12), "text"), *wrapped[0]])
+        lines += [[(" " * 12, "text"), *line] for line in wrapped[1:]]
+    return lines
+
+
+def _group(name: str) -> list[Line]:
+    lines: list[Line] = [[(name, "accent")]]
+    lines += [
+        [(pad(action.shown, 9), "key"), (action.help, "text")] for action in ACTIONS if action.group == name
+    ]
+    return lines
+
+
+def _states() -> Line:
+    line: Line = []
+    for name in STATES:
+        line += [state(name), ("  ", "text")]
+    return line

@@ -1,0 +1,1 @@
+"""Widgets of our own: drawn line by line, redrawn only where something has changed."""
