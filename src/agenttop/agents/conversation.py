@@ -58,11 +58,12 @@ class Conversation:
 
     def fit(self, input_tokens: int, output_tokens: int) -> tuple[int, int]:
         """Planned sizes, cut so that a turn fits between a compaction and the limit."""
-        room = max(2, self._limit - self.target)
-        output = min(output_tokens, room // 2)
-        first = not self.messages
-        space = self._limit - self._profile.context.system - output if first else room - output
-        return max(1, min(input_tokens, space)), max(1, output)
+        kept = self._profile.context.system if not self.messages else self.target
+        room = max(2, self._limit - kept)
+        if input_tokens + output_tokens > room:
+            output_tokens = min(output_tokens, max(room // 2, room - input_tokens))
+            input_tokens = min(input_tokens, room - output_tokens)
+        return max(1, input_tokens), max(1, output_tokens)
 
     def must_compact(self, input_tokens: int, output_tokens: int) -> bool:
         """Whether the next turn would pass the limit."""
