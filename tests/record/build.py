@@ -89,7 +89,7 @@ def turn(
 
 
 class _Agent:
-    """One agent that prefills for 0.4 s, decodes, pauses for 2 s, and compacts every fifth turn."""
+    """One agent that prefills for 0.4 s, decodes, pauses, and compacts every fifth turn."""
 
     def __init__(self, number: int, start: float, dice: random.Random) -> None:
         self.name = f"a{number}"
@@ -99,8 +99,8 @@ class _Agent:
         self._dice = dice
         self._context = 500
 
-    def run(self, until: float, rate: float) -> None:
-        t = self.turns[-1].t + 2.0 if self.turns else self.start
+    def run(self, until: float, rate: float, pause: float) -> None:
+        t = self.turns[-1].t + pause if self.turns else self.start
         while t < until:
             number = len(self.turns) + 1
             compact = number % 5 == 0
@@ -121,7 +121,7 @@ class _Agent:
             )
             self._context = made.context_tokens or 0
             self.turns.append(made)
-            t = made.t + 2.0
+            t = made.t + pause
 
     def sample(self, t: float) -> AgentSample:
         now = next((turn for turn in self.turns if (turn.t_sent or 0.0) <= t < turn.t), None)
@@ -226,6 +226,7 @@ def session_frames(
     seed: int = 7,
     rate: float = 50.0,
     tail: float = 3.0,
+    pause: float = 2.0,
 ) -> list[Frame]:
     """A session with the given (agents, seconds), in the order in which a node would write it.
 
@@ -249,7 +250,7 @@ def session_frames(
         for new in range(len(agents), count):
             agents.append(_Agent(new + 1, t + 0.5 + stagger * (new - len(agents)), dice))
         for agent in agents[:count]:
-            agent.run(t + seconds, rate)
+            agent.run(t + seconds, rate, pause)
         t += seconds
     end = t
     marks.append(Event(t=end, event="agents.stop-all", text="all agents stopped"))

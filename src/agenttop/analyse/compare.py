@@ -173,11 +173,13 @@ def _row(file: str, span: Span, material: _Material) -> LevelRow:
 
 def _rates(span: Span, turns: Sequence[Turn], per_event: float | None) -> dict[str, float | None]:
     total = estimated = 0.0
+    uncounted = False
     for turn in turns:
         if turn.t_sent is not None and turn.t_sent < span.end and turn.t >= span.steady:
             tokens, is_estimate = tokens_between(turn, span.steady, span.end, per_event)
             total += tokens
             estimated += tokens if is_estimate else 0.0
+            uncounted |= turn.output_tokens is None and turn.t_first_token is not None
     felt = [
         rate
         for turn in turns
@@ -190,7 +192,7 @@ def _rates(span: Span, turns: Sequence[Turn], per_event: float | None) -> dict[s
     moved = drift(felt)
     return {
         "decode_tok_s_per_agent_p50": median(felt),
-        "decode_tok_s": total / span.window_s if turns else None,
+        "decode_tok_s": total / span.window_s if total or not uncounted else None,
         "prefill_tok_s": _prefill(span, turns),
         "decode_drift_fraction": moved[0] if moved else None,
         "estimated_fraction": estimated / total if total else None,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from agenttop.model.frames import Event, Level, LoadSample, Turn
 
@@ -67,7 +68,7 @@ def _announced(
     levels: Sequence[Level], ends: Sequence[float], duration: float
 ) -> list[tuple[int, float, float]]:
     spans = []
-    for level, following in zip(levels, [*levels[1:], None], strict=True):
+    for level, following in zip_longest(levels, levels[1:]):
         bounds = [duration, *(t for t in ends if t > level.t)]
         if following is not None:
             bounds.append(following.t)
@@ -80,7 +81,7 @@ def _announced(
 def _observed(loads: Sequence[LoadSample]) -> list[tuple[int, float, float]]:
     spans: list[tuple[int, float, float]] = []
     begun: LoadSample | None = None
-    for load, following in zip(loads, [*loads[1:], None], strict=True):
+    for load, following in zip_longest(loads, loads[1:]):
         begun = begun or load
         if following is None or following.active != begun.active:
             # Somewhere between this sample and the next the number changed: that second is left out.

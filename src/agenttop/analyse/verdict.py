@@ -54,7 +54,7 @@ def failed(turn: Turn) -> bool:
 
 def completed(turn: Turn) -> bool:
     """Whether a request was answered to its end."""
-    return turn.error_kind is None and turn.finish_reason is not None
+    return turn.error_kind is None and turn.t_last_token is not None
 
 
 def _too_little(span: Span, loads: Sequence[LoadSample], turns: Sequence[Turn]) -> list[str]:

@@ -11,6 +11,9 @@ from typing import Any
 from agenttop.errors import AgenttopError
 from agenttop.model import units
 
+RECENT_S = 60.0
+"""Engines that were seen so shortly before the end are listed."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `list`."""
@@ -59,16 +62,16 @@ def _recording(path: Path, live: bool) -> dict[str, Any]:
 
     row: dict[str, Any] = {"path": str(path), "size_bytes": None, "recording_now": live}
     try:
-        row["size_bytes"] = path.stat().st_size
+        row["size_bytes"] = _size(path)
         with Recording(path) as recording:
             session = recording.session
-            last = recording.latest_before(recording.duration)
-            engines = [frame for frame in last if isinstance(frame, EngineSample)]
+            duration = recording.duration
+            engines = {e.engine: e for e in recording.of(EngineSample, duration - RECENT_S)}.values()
             row |= {
                 "session": session.session,
                 "host": session.host,
                 "started_unix": session.started_unix,
-                "duration_s": recording.duration,
+                "duration_s": duration,
                 "demo": session.demo,
                 "engines": [engine.name for engine in engines],
                 "models": [engine.model for engine in engines if engine.model],
@@ -80,6 +83,11 @@ def _recording(path: Path, live: bool) -> dict[str, Any]:
     except (AgenttopError, OSError) as error:
         row["error"] = str(error)
     return row
+
+
+def _size(path: Path) -> int:
+    side = path.with_name(f"{path.name}-wal")
+    return path.stat().st_size + (side.stat().st_size if side.exists() else 0)
 
 
 def _text(sessions: list[dict[str, Any]], recordings: list[dict[str, Any]], folder: Path) -> str:
