@@ -86,3 +86,9 @@ def test_while_prefilling_the_share_from_the_cache_tells():
     ]
     agents = [agent("a1", state="prefill", cached=300), agent("a2", state="prefill", cached=0)]
     assert joined(Joiner().join(slots, agents)) == {0: "a1", 1: None}
+
+
+def test_a_build_that_tells_the_whole_prompt_while_prefilling_is_joined_by_it():
+    slots = [slot(0, phase="prefill", held=222, decoded=0, cached=0)]
+    agents = [agent("a1", 222, state="prefill", cached=0), agent("a2", 400, state="prefill", cached=0)]
+    assert joined(Joiner().join(slots, agents)) == {0: "a1"}

@@ -81,14 +81,9 @@ def _request(agent: AgentSample) -> tuple[int, int]:
 
 
 def _fits(slot: SlotSample, agent: AgentSample) -> bool:
-    if slot.phase == "prefill":
-        # Prompt size is not known to the slot yet. How much of it came from the cache is, to both.
-        return (
-            agent.cached_tokens is not None
-            and slot.cached_tokens is not None
-            and slot.cached_tokens > 0
-            and agent.cached_tokens == slot.cached_tokens
-        )
+    if slot.phase == "prefill" and slot.cached_tokens and agent.cached_tokens == slot.cached_tokens:
+        # Some builds count the prompt up while they prefill; what came from the cache both sides know.
+        return True
     if slot.context_tokens is None or slot.decoded_tokens is None or agent.prompt_tokens is None:
         return False
     return abs(slot.context_tokens - slot.decoded_tokens - agent.prompt_tokens) <= SLACK_TOKENS
