@@ -28,6 +28,8 @@ class DecodeRate:
         """How far the reply is; call it a few times a second."""
         if reply.t_last_token is None or reply.output_tokens is None:
             return
+        if not self._counts and reply.first_counts is not None:
+            self._counts.append(reply.first_counts)
         self._counts.append((reply.t_last_token, reply.output_tokens))
         while len(self._counts) > 2 and self._counts[1][0] <= now - RATE_WINDOW_S:
             self._counts.popleft()
