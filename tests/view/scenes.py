@@ -159,6 +159,75 @@ def idle() -> list[Frame]:
     return frames
 
 
+def loading() -> list[Frame]:
+    """An engine that reads its model."""
+    return [
+        session(demo=False),
+        no_gpu(),
+        host(1.0),
+        engine(
+            1.0,
+            state="loading",
+            note="the model is being loaded; it will answer when that is done",
+            model=None,
+            **dict.fromkeys(FIGURES),
+        ),
+    ]
+
+
+def down() -> list[Frame]:
+    """Agents ran, then the engine went away; they wait and try again."""
+    frames: list[Frame] = running(60)
+    frames += [
+        host(61.0),
+        engine(
+            61.0,
+            state="down",
+            note="connection refused: is the server still running?",
+            age_s=2.4,
+            **dict.fromkeys(FIGURES),
+        ),
+        Event(
+            t=60.4,
+            event="engine.down",
+            text=f"{URL} does not answer any more",
+            source="engine",
+            severity="bad",
+        ),
+    ]
+    for number in range(4):
+        frames.append(
+            AgentSample(
+                t=61.0,
+                agent=f"a{number + 1}",
+                engine=URL,
+                profile="human",
+                state="backoff",
+                state_since=60.5,
+                state_until=64.5,
+                turn=7,
+                turns_done=6,
+                failures=1,
+                context_tokens=800,
+                context_limit_tokens=1843,
+                error="connection refused",
+            )
+        )
+    return frames
+
+
+FIGURES = (
+    "running",
+    "waiting",
+    "kv_used_tokens",
+    "kv_active_tokens",
+    "kv_idle_tokens",
+    "kv_used_fraction",
+    "decode_tok_s",
+    "prefill_tok_s",
+)
+
+
 def _wave(second: float, number: int) -> float:
     return 12.5 + 3.0 * math.sin(second / 9 + number) + 1.5 * math.sin(second / 2.3 + 2 * number)
 

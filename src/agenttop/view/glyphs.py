@@ -135,7 +135,7 @@ NICE = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 
 def nice_top(value: float) -> float:
     """The next round number: a chart's upper edge that does not change every second."""
-    if value <= 0 or not math.isfinite(value):
+    if value < 1e-9 or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next((step * power for step in NICE if value <= step * power * 1.0000001), 10 * power)

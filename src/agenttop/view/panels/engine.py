@@ -128,16 +128,17 @@ def _kv(sample: EngineSample, width: int, *, layout: bool = False) -> Line:
     """Bar and figures of the KV pool; `layout` adds how it is divided."""
     total, active, idle = sample.kv_pool_tokens, sample.kv_active_tokens, sample.kv_idle_tokens
     fraction = sample.kv_used_fraction
-    numbers: Line = [(f" {units.percent(fraction):>5}", "strong")]
+    numbers: Line = [(f" {units.percent(fraction):>5}  ", "strong")]
     if active is not None or idle is not None:
+        long = width >= 60
         numbers += [
-            (f"  {units.count(active)}", "text"),
-            (" active ", "label"),
+            (units.count(active), "text"),
+            (" active " if long else "+", "label"),
             (units.count(idle), "text"),
-            (" idle", "label"),
+            (" idle" if long else "", "label"),
         ]
     elif sample.kv_used_tokens is not None:
-        numbers += [(f"  {units.count(sample.kv_used_tokens)}", "text"), (" used", "label")]
+        numbers += [(units.count(sample.kv_used_tokens), "text"), (" used", "label")]
     if total is not None:
         numbers.append((f" / {units.count(total)}", "label"))
     if layout and sample.kv_layout:

@@ -233,7 +233,7 @@ def _progress(store: Store, row: Row, width: int) -> Line:
 
 
 COLUMNS: dict[str, Column] = {
-    "slot": Column("#", 3, 3, _slot, at_right=True),
+    "slot": Column("#", 4, 4, _slot, at_right=True),
     "agent": Column("agent", 5, 5, _agent),
     "state": Column("state", 9, 10, _state),
     "context": Column("context", CONTEXT_TEXT + 6, CONTEXT_TEXT + 25, _context),
