@@ -47,8 +47,12 @@ def demo_model(folder: Path | None = None, shape: Shape | None = None) -> Path:
 
 
 def demo_threads() -> int:
-    """CPU threads for the demo model: it gains nothing from more than four, and the host has other work."""
-    return min(4, os.cpu_count() or 1)
+    """CPU threads for the demo model: one or two, and a core left for the rest.
+
+    llama.cpp's threads spin while they wait for each other. Where they have to share their cores, two are
+    several times slower than one.
+    """
+    return max(1, min(2, (os.cpu_count() or 1) - 1))
 
 
 class DemoEngine:
@@ -80,6 +84,7 @@ class DemoEngine:
         context: int = 8192,
         port: int = 0,
         threads: int | None = None,
+        batch: int = 256,
         unified: bool = False,
         metrics: bool = True,
         slot_table: bool = True,
@@ -96,6 +101,8 @@ class DemoEngine:
             context: tokens of the KV cache, all slots together.
             port: 0 for any free one.
             threads: CPU threads; None: `demo_threads()`.
+            batch: tokens processed in one step. llama.cpp's own 2048 would, on a CPU, hold up every slot and
+                every poll for seconds while one agent's prompt is read.
             unified: one KV pool for all slots instead of an equal share for each.
             metrics: answer `/metrics`.
             slot_table: answer `/slots`.
@@ -109,7 +116,7 @@ class DemoEngine:
         """
         words = ["--model", str(model_path or demo_model()), "--alias", alias]
         words += ["--slots", str(slots), "--context", str(context), "--port", str(port)]
-        words += ["--threads", str(threads or demo_threads())]
+        words += ["--threads", str(threads or demo_threads()), "--batch", str(batch)]
         words += ["--unified"] if unified else []
         words += [] if metrics else ["--no-metrics"]
         words += [] if slot_table else ["--no-slots"]

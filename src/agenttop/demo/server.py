@@ -110,6 +110,7 @@ def _parameters(options: argparse.Namespace, parameters: Any) -> Any:
     parameters.n_parallel = options.slots
     parameters.n_ctx = options.context
     parameters.n_batch = options.batch
+    parameters.n_ubatch = min(options.batch, 512)
     if options.threads:
         parameters.cpuparams.n_threads = options.threads
     parameters.n_gpu_layers = 0  # the model is made for the pace of a CPU, and a GPU may be busy
