@@ -194,3 +194,9 @@ def test_a_sound_recording_is_rescued_whole_and_a_foreign_file_not_at_all(
     with pytest.raises(AgenttopError, match="can be rescued"):
         rescue(path, tmp_path / "c.agenttop")
     assert not (tmp_path / "c.agenttop").exists()
+
+
+def test_garbage_in_the_schema_is_told_in_words(tmp_path: Path, sound: bytes) -> None:
+    path = tmp_path / "a.agenttop"
+    path.write_bytes(sound.replace(b'CREATE TABLE "turn"', b"\xc1\xff\xc1" * 6 + b"x"))
+    assert refused(path) == f"{path} is damaged"

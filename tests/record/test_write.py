@@ -222,9 +222,15 @@ def test_it_never_overwrites(tmp_path: Path) -> None:
     assert path.read_text() == "precious"
 
 
-def test_a_place_that_cannot_be_written_is_told_at_once(tmp_path: Path, tiny_disk: Path) -> None:
+def test_a_place_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no directory"):
         Recorder(tmp_path / "nowhere" / "a.agenttop", session())
+    (tmp_path / "file").touch()
+    with pytest.raises(AgenttopError, match="not a directory"):
+        Recorder(tmp_path / "file" / "a.agenttop", session())
+
+
+def test_a_disk_that_is_full_already_is_told_at_once(tiny_disk: Path) -> None:
     (tiny_disk / "filler").write_bytes(bytes(500_000))
     with pytest.raises(AgenttopError, match=r"cannot record to .*: the disk is full"):
         Recorder(tiny_disk / "a.agenttop", session())

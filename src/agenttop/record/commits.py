@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from array import array
 from bisect import bisect_left, bisect_right
 
 EVERYTHING = (1, (1 << 63) - 1)
@@ -18,10 +19,10 @@ class Commits:
     """
 
     def __init__(self) -> None:
-        self._last_seq: list[int] = []
-        self._high: list[float] = []
+        self._last_seq = array("q")
+        self._high = array("d")
         """Largest t in this commit and all before it."""
-        self._low: list[float] = []
+        self._low = array("d")
         """Smallest t in this commit and all after it."""
 
     @property

@@ -25,6 +25,9 @@ from agenttop.record.schema import APPLICATION_ID
 BUSY_S = 5.0
 """Longest wait for a writer that is closing the file."""
 
+READ_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file raises. The second is Python's, at an error message that quotes garbage."""
+
 _MAGIC = b"SQLite format 3\0"
 _HEADER_BYTES = 100
 
@@ -60,7 +63,7 @@ def renamed(path: Path) -> Iterator[None]:
     """SQLite's own errors become one sentence about the file."""
     try:
         yield
-    except sqlite3.Error as error:
+    except READ_ERRORS as error:
         raise _explained(path, error) from error
 
 
@@ -69,7 +72,7 @@ def open_recording(path: Path) -> OpenFile:
     header = _header(path)
     try:
         opened = _connect(path)
-    except sqlite3.Error as error:
+    except READ_ERRORS as error:
         raise _explained(path, error) from error
     try:
         with renamed(path):
@@ -189,13 +192,13 @@ def _side_file(path: Path) -> bool:
         return False
 
 
-def _kind(error: sqlite3.Error) -> int | None:
+def _kind(error: Exception) -> int | None:
     """The primary result code; the upper bytes only refine it."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else int(code) & 0xFF
 
 
-def _explained(path: Path, error: sqlite3.Error) -> AgenttopError:
+def _explained(path: Path, error: Exception) -> AgenttopError:
     kind = _kind(error)
     if kind == sqlite3.SQLITE_NOTADB:
         return AgenttopError(f"{path} is not an agenttop recording")

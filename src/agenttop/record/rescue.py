@@ -17,7 +17,7 @@ from typing import Any
 
 from agenttop.errors import AgenttopError
 from agenttop.model.frames import Frame, Session
-from agenttop.record.opening import read_only
+from agenttop.record.opening import READ_ERRORS, read_only
 from agenttop.record.rows import RowReader
 from agenttop.record.schema import APPLICATION_ID, TABLES
 from agenttop.record.write import Recorder
@@ -47,7 +47,7 @@ def rescue(path: Path, out: Path) -> Rescued:
         try:
             with contextlib.closing(read_only(copy, lenient=True)) as database:
                 found, gaps = _all_rows(database)
-        except sqlite3.Error as error:
+        except READ_ERRORS as error:
             raise AgenttopError(f"nothing of {path} can be rescued: its first page is damaged") from error
     sessions = [frame for _, frame in found if isinstance(frame, Session)]
     if not sessions:
@@ -111,7 +111,7 @@ def _rows(database: sqlite3.Connection, reader: RowReader) -> Iterator[tuple[Any
                     skip = 0
                 after = row[0]
                 yield row
-        except sqlite3.Error:
+        except READ_ERRORS:
             skip = max(1, skip * 2)
         else:
             break

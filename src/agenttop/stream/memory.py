@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator
 from itertools import islice
 
 from agenttop.model.frames import Event, Frame, Session
-from agenttop.stream.history import HISTORY_S, History
+from agenttop.stream.history import HISTORY_S, MAX_EVENTS, History
 
 
 class Memory(History):
@@ -19,6 +20,7 @@ class Memory(History):
         self._added = 0
         self._first: float | None = None
         self._last = 0.0
+        self._marks: deque[Event] = deque(maxlen=MAX_EVENTS)
 
     def add(self, frame: Frame) -> None:
         """Take in one frame, in the order of arrival."""
@@ -27,6 +29,8 @@ class Memory(History):
         self._last = max(self._last, frame.t)
         if self._first is None or frame.t < self._first:
             self._first = frame.t
+        if isinstance(frame, Event):
+            self._marks.append(frame)
 
     @property
     def start(self) -> float:
@@ -61,7 +65,7 @@ class Memory(History):
 
     def events(self) -> list[Event]:
         """Every event still known, those before the window included."""
-        return [*self._events, *(frame for frame in self._recent if isinstance(frame, Event))]
+        return list(self._marks)
 
     def _since(self, mark: int) -> Iterator[Frame]:
         return islice(self._recent, max(0, len(self._recent) - (self._added - mark)), None)
