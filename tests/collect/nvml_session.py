@@ -1,7 +1,7 @@
 """Runs the NVIDIA adapter in a process of its own, on a clock that is told how late it is.
 
-Reads one command a line, `detect` or `sample SECONDS` or `close`, and answers each with one JSON line. Started by
-test_nvidia.py, with the library path set: a library is looked for once in the life of a process.
+Reads one command a line (`detect`, `open`, `sample SECONDS`, `close`) and answers each with one JSON line.
+Started by test_nvidia.py, with the library path set: a library is looked for once in the life of a process.
 """
 
 from __future__ import annotations

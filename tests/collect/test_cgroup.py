@@ -54,7 +54,7 @@ def test_version_1_where_the_path_of_the_host_does_not_exist_inside(tmp_path: Pa
     root = write(
         tmp_path,
         {
-            "proc/self/cgroup": "9:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n",
+            "proc/self/cgroup": "9:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/x\n",
             "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2 * GIB),
             "sys/fs/cgroup/memory/memory.usage_in_bytes": str(GIB),
             "sys/fs/cgroup/memory/memory.stat": f"cache 5\ntotal_inactive_file {GIB // 4}\n",

@@ -97,7 +97,7 @@ def test_fill_is_never_above_one_and_never_made_up() -> None:
 
 def test_captured_split_pool_of_b11434() -> None:
     table = parse_slots(samples.body("llamacpp/b11434/after/slots.txt"))
-    layout = layout_of(table, read_arguments("llama-server -np 4 -c 8192".split()))
+    layout = layout_of(table, read_arguments(["llama-server", "-np", "4", "-c", "8192"]))
     pool = pool_of(table, *layout)
     assert (pool.layout, pool.size, pool.active) == ("split", 8192, 0)
     assert pool.used == pool.idle == sum(slot.held or 0 for slot in table) > 0

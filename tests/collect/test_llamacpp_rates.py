@@ -59,7 +59,7 @@ def test_with_requests_waiting_for_slots_only_last_tokens_are_missed() -> None:
 
 
 def test_slot_rates_agree_with_the_client_in_mid_run() -> None:
-    """The four clients of this run measured 14.7 tokens per second each, 52.6 together over the whole span."""
+    """The four clients of this run measured 14.7 tokens per second each."""
     meter = RateMeter()
     slot_rates, engine_rates = [], []
     for at, body in samples.series("llamacpp/b11434/load4/slots.jsonl"):

@@ -70,25 +70,24 @@ def test_cached_prompt_tokens() -> None:
     assert [(slot.phase, slot.cached, slot.processed) for slot in slots[:3]] == [("prefill", 1, 0)] * 3
 
 
-OLDER = {
-    "2024, flat with a state": {"id": 0, "state": 1, "n_ctx": 512, "prompt": "hi", "next_token": {"n_decoded": 7, "n_remain": 3}},
-    "early 2025, an object": {"id": 0, "id_task": 4, "n_ctx": 512, "is_processing": True, "next_token": {"n_decoded": 7, "n_remain": 3}},
-    "an idle task of -1": {"id": 0, "id_task": -1, "n_ctx": 512, "is_processing": False, "next_token": {"n_decoded": 0, "n_remain": -1}},
-    "an empty list": {"id": 0, "id_task": 2, "n_ctx": 512, "is_processing": True, "next_token": []},
-}  # fmt: skip
+def older(**fields: object) -> bytes:
+    return json.dumps([{"id": 0, "n_ctx": 512, **fields}]).encode()
 
 
 @pytest.mark.parametrize(
-    ("era", "phase", "decoded", "task"),
+    ("row", "phase", "decoded", "task"),
     [
-        ("2024, flat with a state", "decode", 7, None),
-        ("early 2025, an object", "decode", 7, 4),
-        ("an idle task of -1", "idle", 0, None),
-        ("an empty list", "prefill", None, 2),
+        # 2024: flat, with a state and the prompt
+        (older(state=1, prompt="hi", next_token={"n_decoded": 7, "n_remain": 3}), "decode", 7, None),
+        (older(state=0, next_token={"n_decoded": 7, "n_remain": 3}), "idle", 7, None),
+        # early 2025: an object, and a task of -1 in a slot that never served
+        (older(is_processing=True, id_task=4, next_token={"n_decoded": 7}), "decode", 7, 4),
+        (older(is_processing=False, id_task=-1, next_token={"n_decoded": 0}), "idle", 0, None),
+        (older(is_processing=True, id_task=2, next_token=[]), "prefill", None, 2),
     ],
 )
-def test_older_shapes(era: str, phase: str, decoded: int | None, task: int | None) -> None:
-    (slot,) = parse_slots(json.dumps([OLDER[era]]).encode())
+def test_older_shapes(row: bytes, phase: str, decoded: int | None, task: int | None) -> None:
+    (slot,) = parse_slots(row)
     assert (slot.phase, slot.decoded, slot.task) == (phase, decoded, task)
 
 

@@ -145,7 +145,7 @@ class EngineClient:
         self._client: httpx.AsyncClient | None = None
         self._turn = asyncio.Lock()
 
-    async def get(self, path: str, *, limit: int = BODY_LIMIT, answer_s: float = ANSWER_S) -> Reply:
+    async def get(self, path: str, *, limit: int = BODY_LIMIT, answer_s: float | None = None) -> Reply:
         """Ask for one of the allowed paths.
 
         A reply with any status but 401, 403 and redirects is returned as it is.
@@ -156,6 +156,7 @@ class EngineClient:
         """
         if path not in self.allowed:
             raise NotAllowedError(f"GET {path} is not on the list of this adapter")
+        answer_s = ANSWER_S if answer_s is None else answer_s
         async with self._turn:
             try:
                 return await self._ask(path, limit, answer_s)

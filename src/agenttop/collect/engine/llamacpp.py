@@ -12,7 +12,7 @@ import math
 
 from agenttop.collect.engine import llamacpp_frames as frames
 from agenttop.collect.engine.base import ChangedError, EngineReading, UnrecognisedError
-from agenttop.collect.engine.http import EngineClient, EngineError, Reply, UnexpectedError
+from agenttop.collect.engine.http import BODY_LIMIT, EngineClient, EngineError, Reply, UnexpectedError
 from agenttop.collect.engine.llamacpp_arguments import ServerArguments
 from agenttop.collect.engine.llamacpp_frames import Props
 from agenttop.collect.engine.llamacpp_metrics import MetricsSource
@@ -91,6 +91,9 @@ class LlamaCppAdapter:
             may_be_asleep = self._may_sleep(props) and self._idle_looks > 0
             if not may_be_asleep:
                 return props
+        return await self._ask_props()
+
+    async def _ask_props(self) -> Props:
         reply = await self._get("/props")
         props = reply.json(Props) if reply.status == 200 else None
         if props is None:
@@ -126,8 +129,10 @@ class LlamaCppAdapter:
     async def _read_slots(self) -> bool:
         """Take the slots in; whether one that has served looks as if it never had, which only a new process
         or a model loaded again can do."""
-        reply = await self._get("/slots", limit=SLOTS_LIMIT)
-        if reply.status == 501:
+        reply = await self._get("/slots", limit=SLOTS_LIMIT, may_lack=True)
+        if reply.status == 404:
+            await self._ask_props()  # another engine has come; or something in between hides the slots
+        if reply.status in (404, 501):
             self._slots_off, self._slots = True, None
             return False
         if reply.status != 200:
@@ -146,11 +151,11 @@ class LlamaCppAdapter:
         slept, self._slept_since_slots = self._slept_since_slots, False
         return vanished and not slept
 
-    async def _get(self, path: str, limit: int = 1_000_000) -> Reply:
+    async def _get(self, path: str, limit: int = BODY_LIMIT, *, may_lack: bool = False) -> Reply:
         reply = await self.client.get(path, limit=limit)
         if reply.status == 503:
             raise _LoadingError
-        if reply.status == 404:
+        if reply.status == 404 and not may_lack:
             raise ChangedError
         return reply
 

@@ -15,8 +15,13 @@ from agenttop.model.text import clean
 
 GENERIC = "openai"
 
-_VERSION_PATHS = {"vLLM": "/version", "Ollama": "/api/version"}
+_MODELS_PATH = "/v1/models"
+_MODEL_PATHS = {"TGI": "/info"}
+"""Engines that tell their model elsewhere."""
+_VERSION_PATHS = {"vLLM": "/version", "Ollama": "/api/version", "TGI": "/info"}
 _EVERY_S = 3.0
+_EARLY_S = 0.3
+"""A tick may come a little before its time."""
 _FIGURES = "running waiting slots kv_used_tokens kv_pool_tokens decode_tok_s prefill_tok_s"
 
 
@@ -34,8 +39,12 @@ class Models(msgspec.Struct):
     data: list[Model] = []
 
 
-class _Version(msgspec.Struct):
-    version: str
+class _Info(msgspec.Struct):
+    """TGI's `/info`, and the replies that hold a version alone."""
+
+    model_id: str = ""
+    max_total_tokens: int | None = None
+    version: str = ""
 
 
 class OpenAIAdapter:
@@ -49,30 +58,30 @@ class OpenAIAdapter:
         self._pid = pid
         self._version: str | None = None
         self._asked_version = False
-        self._models: Reply | None = None
+        self._path = _MODEL_PATHS.get(name, _MODELS_PATH)
+        self._reply: Reply | None = None
 
     async def alive(self) -> bool:
         """The list of models is the cheapest request: SGLang's `/health`, for one, runs inference."""
         try:
-            await self.client.get("/v1/models", answer_s=2.0)
+            await self.client.get(self._path, answer_s=2.0)
         except EngineError:
             return False
         return True
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`. The server itself is asked every 3 s."""
-        if self._models is None or self.client.now() - self._models.at >= _EVERY_S - 0.3:
-            reply = await self.client.get("/v1/models")
+        reply = self._reply
+        if reply is None or self.client.now() - reply.at >= _EVERY_S - _EARLY_S:
+            reply = await self.client.get(self._path)
             if reply.status == 404 or "llama.cpp" in reply.headers.get("server", ""):
                 raise ChangedError
             if reply.status != 200:
-                raise UnexpectedError(f"answers GET /v1/models with {reply.status}")
-            self._models = reply
+                raise UnexpectedError(f"answers GET {self._path} with {reply.status}")
+            self._reply = reply
         await self._ask_version()
-        listed = self._models.json(Models) or Models()
-        model = listed.data[0] if listed.data else Model()
-        t = self._models.at
-        reasons = Reasons(self._url, t)
+        model = self._model(reply)
+        reasons = Reasons(self._url, reply.at)
         who = (
             "an OpenAI-compatible API"
             if self.name == GENERIC
@@ -80,7 +89,7 @@ class OpenAIAdapter:
         )
         reasons.add(_FIGURES, f"{who} shows only the model")
         sample = EngineSample(
-            t=t,
+            t=reply.at,
             engine=self._url,
             url=self._url,
             name=self.name,
@@ -92,17 +101,23 @@ class OpenAIAdapter:
         )
         return EngineReading(sample=sample, missing=reasons.frames)
 
+    def _model(self, reply: Reply) -> Model:
+        if self._path != _MODELS_PATH:
+            info = reply.json(_Info) or _Info()
+            return Model(id=info.model_id, max_model_len=info.max_total_tokens)
+        listed = reply.json(Models) or Models()
+        return listed.data[0] if listed.data else Model()
+
     async def _ask_version(self) -> None:
         path = _VERSION_PATHS.get(self.name)
         if path is None or self._asked_version:
             return
         self._asked_version = True
-        reply = await self.client.get(path)
-        found = reply.json(_Version)
-        self._version = clean(found.version, 40) if found is not None else None
+        found = (await self.client.get(path)).json(_Info)
+        self._version = clean(found.version, 40) or None if found is not None else None
 
 
 def allowed_paths(name: str) -> frozenset[str]:
     """What may be asked of an engine of this name."""
-    path = _VERSION_PATHS.get(name)
-    return frozenset({"/v1/models"} | ({path} if path else set()))
+    paths = {_MODEL_PATHS.get(name, _MODELS_PATH), _VERSION_PATHS.get(name)}
+    return frozenset(path for path in paths if path is not None)
