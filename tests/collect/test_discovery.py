@@ -12,10 +12,12 @@ import pytest
 
 from agenttop.collect import discovery, procfs
 from agenttop.collect.discovery import Finder, find_engines, process_at
+from agenttop.collect.engine import recognise
 from agenttop.collect.hints import kind_of, port_in
 from tests import hostile
 from tests.collect import imitations as imitate
 from tests.servers import LlamaServer, free_port
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,7 @@ def test_a_server_of_this_process_is_not_taken_for_an_engine() -> None:
 
 def test_a_usual_port_is_asked_once_per_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ports that no visible process of an engine holds: a container's, another user's."""
+    monkeypatch.setattr(recognise, "_ANSWER_S", 0.5)
     with imitate.serves(imitate.VLLM) as vllm, hostile.html_page() as page, hostile.not_http() as other:
         monkeypatch.setattr(discovery, "USUAL_PORTS", (vllm.port, page.port, other.port))
         finder = Finder()
@@ -112,23 +115,11 @@ def test_ports_of_an_engine_for_its_own_workers_are_left_alone(tmp_path: Path) -
     script = tmp_path / "vllm"
     script.write_text(
         "import socket, sys\n"
-        "held = [socket.create_server(('127.0.0.1', int(p))) for p in (sys.argv[3], sys.argv[4])]\n"
+        "held = [socket.create_server(('127.0.0.1', int(port))) for port in sys.argv[1:3]]\n"
         "print('up', flush=True); sys.stdin.read()\n"
     )
     serving, worker = free_port(), free_port()
-    command = [sys.executable, str(script), "serve", str(serving), str(worker), "--port", str(serving)]
-    # argv[3] and [4] are the two sockets; an engine names the one it serves on
-    command = [
-        sys.executable,
-        str(script),
-        "serve",
-        "model",
-        str(serving),
-        str(worker),
-        "--port",
-        str(serving),
-    ]
-    script.write_text(script.read_text().replace("sys.argv[3], sys.argv[4]", "sys.argv[3], sys.argv[4]"))
+    command = [sys.executable, str(script), str(worker), str(serving), "--port", str(serving)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -186,7 +177,8 @@ def test_only_wanted_variables_of_a_process_are_read() -> None:
     environment = {"LLAMA_ARG_CTX_SIZE": "512", "LLAMA_API_KEY": "secret"}
     process = subprocess.Popen(["sleep", "60"], env=environment)
     try:
-        assert procfs.environment(process.pid, {"LLAMA_ARG_CTX_SIZE"}) == {"LLAMA_ARG_CTX_SIZE": "512"}
+        found = until(lambda: procfs.environment(process.pid, {"LLAMA_ARG_CTX_SIZE"}))  # once it is started
+        assert found == {"LLAMA_ARG_CTX_SIZE": "512"}
     finally:
         process.kill()
         process.wait()
