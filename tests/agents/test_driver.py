@@ -101,6 +101,8 @@ def test_stopping_all_cancels_at_once_and_frees_the_slots(start_llama) -> None:
         d.launch(4)
         d.until(lambda: d.load() and d.load().in_flight == 4, "four requests")
         until(lambda: len(server.busy_slots()) == 4, what="four busy slots")
+        names = [f"a{n}" for n in range(1, 5)]
+        d.until(lambda: {d.state(name) for name in names} == {"decode"}, "all to decode")
         d.send(HaltAll(now=True))
         until(lambda: not server.busy_slots(), what="the slots to come free")
         d.until(lambda: len(d.turns(error_kind="cancelled")) == 4, "four cancelled turns")

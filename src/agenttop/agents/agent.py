@@ -18,6 +18,9 @@ from agenttop.model.frames import AgentSample, Turn
 MAX_CUTS = 6
 """An engine that refuses a context this often, each time half as big, refuses it for another reason."""
 
+WARM_S = 0.3
+"""The first connection is opened this long before the start, so that agents can begin in one moment."""
+
 EMPTY_REPLY = "(no text)"
 """Stands for a reply without text: some chat templates refuse an empty message."""
 
@@ -161,6 +164,9 @@ class Agent:
         step = self._plan.next()
         self._prepare(step)
         self._ready_at = max(self._at, self._now())
+        if not await self._rest("waiting", self._ready_at, early=WARM_S):
+            return
+        self._client.warm()
         if not await self._rest("waiting", self._ready_at):
             return
         while await self._take(step):
@@ -326,15 +332,18 @@ class Agent:
         elif self.state == "queued" and reply.status in (None, 200):
             self._enter("prefill")
 
-    async def _rest(self, state: str, until: float) -> bool:
-        """Wait until `until`, and on while paused. False: it is to stop."""
+    async def _rest(self, state: str, until: float, early: float = 0.0) -> bool:
+        """Wait until `until`, and on while paused. False: it is to stop.
+
+        With `early`, return that many seconds before; the pause is not over then.
+        """
         loop = asyncio.get_running_loop()
         while not self._halting:
-            left = until - self._now()
+            left = until - early - self._now()
             if left > 0:
                 if self.state != state or self._until != until:
                     self._enter(state, until)
-            elif not self._paused:
+            elif early or not self._paused:
                 return True
             elif self.state != "paused":
                 self._enter("paused")

@@ -87,16 +87,14 @@ class Endpoint:
         loop = asyncio.get_running_loop()
         for address in self._addresses:
             try:
-                _, connection = await asyncio.wait_for(
-                    loop.create_connection(
+                async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                    _, connection = await loop.create_connection(
                         lambda: Connection(now),
                         address,
                         self.port,
                         ssl=self._context,
                         server_hostname=self.host if self.tls else None,
-                    ),
-                    CONNECT_TIMEOUT_S,
-                )
+                    )
                 return connection
             except TimeoutError:
                 failure = OSError(f"no connection within {CONNECT_TIMEOUT_S:.0f} s")
@@ -156,29 +154,44 @@ class Client:
         self._cancelled = True
         if self._reply is not None:
             self._reply.fail("cancelled", "cancelled")
-        if self._connecting is not None:
-            self._connecting.cancel()
         self.close()
         self._wake()
 
+    def warm(self) -> None:
+        """Begin to connect, so that the next request need not wait for it."""
+        if self._connecting is None and not self._connected:
+            self._connecting = asyncio.ensure_future(self._endpoint.connect(self._now))
+
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, or give up opening one."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting.add_done_callback(_discard)
+            self._connecting = None
         if self._connection is not None:
             self._connection.abort()
             self._connection = None
 
+    @property
+    def _connected(self) -> bool:
+        return self._connection is not None and self._connection.open
+
     async def _open(self, reply: Reply) -> bool:
-        """Make sure of a connection; whether it is one kept from an earlier request."""
-        if self._connection is not None and self._connection.open:
+        """Make sure of a connection; whether it has stood a while, and may be dead without our knowing."""
+        if self._connected:
             return True
         started = self._now()
-        self._connecting = asyncio.ensure_future(self._endpoint.connect(self._now))
+        early = self._connecting
+        if early is not None and early.done() and (early.cancelled() or early.exception() is not None):
+            self._connecting = early = None  # that was then; try again
+        self.warm()
+        assert self._connecting is not None
+        kept = early is not None and early.done()
         try:
             self._connection = await self._connecting
         except OSError as error:
-            reply.fail(
-                "refused", f"cannot connect to {self._endpoint.host}:{self._endpoint.port}: {_reason(error)}"
-            )
+            where = f"{self._endpoint.host}:{self._endpoint.port}"
+            reply.fail("refused", f"cannot connect to {where}: {_reason(error)}")
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
@@ -186,7 +199,7 @@ class Client:
         finally:
             self._connecting = None
         reply.connect_s += self._now() - started
-        return False
+        return kept
 
     async def _exchange(self, request: bytes, reply: Reply, stream: bool) -> None:
         connection = self._connection
@@ -237,6 +250,12 @@ class Client:
     def _forget_failure(self, reply: Reply) -> None:
         reply.error_kind = reply.error = reply.t_end = None
         self.close()
+
+
+def _discard(task: asyncio.Task[Connection]) -> None:
+    """A connection nobody waits for any more."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().abort()
 
 
 def _reason(error: OSError) -> str:

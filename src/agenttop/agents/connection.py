@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
                 reply.shared_reads += 1
         if not self._headers_done and self._header_bytes > MAX_HEADER_BYTES:
             reply.fail("protocol", f"the reply has more than {MAX_HEADER_BYTES} bytes of headers")
-        if reply.failed and not self._complete:
+        if reply.error_kind is not None and not self._complete:
             self._end(keep=False)
         elif reply.done and not self._complete and not self._overdue_armed:
             self._overdue_armed = True
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, data: bytes) -> None:
         """A piece of the body, chunk framing removed."""
         reply = self._reply
-        if reply is None or reply.failed or self._interim:
+        if reply is None or reply.error_kind is not None or self._interim:
             return
         if self._sse is None:
             self._body += data
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
                 reply.event(payload, self._stamp)
             except ValueError as error:
                 reply.fail("protocol", str(error))
-            if reply.failed:
+            if reply.error_kind is not None:
                 return
 
     def _end_of_body(self, reply: Reply) -> None:

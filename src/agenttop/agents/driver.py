@@ -15,6 +15,7 @@ import secrets
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 from agenttop import oslayer
@@ -24,7 +25,6 @@ from agenttop.agents.meter import Meter
 from agenttop.agents.outbox import Outbox
 from agenttop.agents.reply import Reply
 from agenttop.errors import AgenttopError
-from agenttop.model.clock import SessionClock, SystemClock
 from agenttop.model.commands import (
     Configure,
     DriverCommand,
@@ -53,8 +53,7 @@ class Driver:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._clock = SystemClock()
-        self._now: Callable[[], float] = SessionClock(self._clock).now
+        self._now = _session_clock(time.monotonic())
         self._load: Load | None = None
         self._salt = secrets.token_hex(4)  # two runs with one seed must not find each other's prompts cached
         self._agents: dict[str, Agent] = {}
@@ -105,7 +104,7 @@ class Driver:
         self._work.set()
 
     def _configure(self, order: Configure) -> None:
-        self._now = SessionClock(self._clock, order.origin).now
+        self._now = _session_clock(order.origin)
         if not self._agents:
             self._meter = Meter(self._now)
         key = os.environ.get(order.api_key_env) if order.api_key_env else None
@@ -318,6 +317,12 @@ def read_orders(loop: asyncio.AbstractEventLoop, driver: Driver, descriptor: int
         pass
     with contextlib.suppress(RuntimeError):  # the loop has ended already
         loop.call_soon_threadsafe(driver.stop)
+
+
+def _session_clock(origin: float) -> Callable[[], float]:
+    """Seconds since the session began, as `SessionClock`, but one call deep: it is asked at every read."""
+    monotonic = time.monotonic
+    return lambda: monotonic() - origin
 
 
 async def _serve(descriptor: int) -> None:

@@ -28,11 +28,25 @@ class SseParser:
         self._searched = 0
         self._after_cr = False
         self._first = True
+        self._between = False
+        """Nothing is left over from the last read."""
         self.comments = 0
         """Comment lines seen: an engine's keep-alives."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Data of each event that `data` completes, in order. Raises SseError beyond the size limit."""
+        # One whole event of one line: nearly every read of a token stream.
+        if (
+            self._between
+            and data.startswith(b"data: ")
+            and data.endswith(b"\n\n")
+            and data.count(b"\n") == 2
+            and b"\r" not in data
+        ):
+            return [data[6:-2]]
+        return self._feed(data)
+
+    def _feed(self, data: bytes) -> list[bytes]:
         if self._first:
             if not data:
                 return []
@@ -47,6 +61,7 @@ class SseParser:
                 return []
             if rest:
                 self._keep(rest)
+            self._between = not rest and not self._after_cr
             return self._events(head)
         self._tail += data
         end_at = self._tail.rfind(b"\n\n", max(0, self._searched - 1))
@@ -56,6 +71,7 @@ class SseParser:
         head = bytes(self._tail[:end_at])
         del self._tail[: end_at + 2]
         self._check_size()
+        self._between = not self._tail and not self._after_cr
         return self._events(head)
 
     def finish(self) -> list[bytes]:
@@ -66,6 +82,7 @@ class SseParser:
         return self._events(tail) if tail.endswith(b"\n") else []
 
     def _keep(self, data: bytes) -> None:
+        self._between = False
         self._tail += data
         self._check_size()
 
