@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "view"), str(ROOT / "tests" / "tui")]
+sys.path.insert(0, str(ROOT))
 
 BUDGET_MS = 15.0
 
@@ -110,8 +110,9 @@ class _Drain(threading.Thread):
 
 
 def _child(arguments: argparse.Namespace) -> None:
-    import scenes
-    from sources import FrameSession
+
+    from tests.tui.sources import FrameSession
+    from tests.view import scenes
 
     from agenttop.model.clock import ManualClock
     from agenttop.model.frames import Frame

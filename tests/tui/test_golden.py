@@ -1,0 +1,84 @@
+"""Whole screens as text, at the three sizes they are designed for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from agenttop.model.frames import Event, Frame
+from agenttop.tui.actions import footer
+from agenttop.view.look import Play
+from tests.tui.sources import console_on
+from tests.view import scenes
+from tests.view.draw import drawn
+
+SIZES = [(80, 24), (120, 40), (200, 60)]
+
+Golden = Callable[[str, str], None]
+
+
+def replayed(frames: list[Frame]) -> Play:
+    events = [frame for frame in frames if isinstance(frame, Event)]
+    return Play(
+        live=False,
+        playing=True,
+        speed=4.0,
+        position=120.4,
+        start=0.0,
+        duration=200.0,
+        words=("REPLAY", "4x"),
+        events=events,
+    )
+
+
+RUNNING = scenes.running()
+SCENES: dict[str, tuple[list[Frame], float, Play | None]] = {
+    "idle-no-gpu": (scenes.idle(), 8.3, None),
+    "four-agents": (RUNNING, 200.4, None),
+    "four-agents-gpu": (scenes.running(gpus=1, demo=False), 200.4, None),
+    "unified-256-slots": (scenes.running(60, agents=8, slots=256, unified=True), 60.4, None),
+    "replay": ([frame for frame in RUNNING if frame.t <= 120.4], 120.4, replayed(RUNNING)),
+    "stale": (scenes.running(60), 72.0, None),
+    "down": (scenes.down(), 61.5, None),
+    "loading": (scenes.loading(), 1.6, None),
+}
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("name", SCENES)
+def test_live_screen(name: str, size: tuple[int, int], golden: Golden) -> None:
+    frames, now, play = SCENES[name]
+    golden(f"{name}-{size[0]}x{size[1]}", drawn(frames, now, *size, play=play, footer=footer()))
+
+
+DIALOGS = {"panel": "a", "quit": "q", "help": "question_mark", "missing": "w"}
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("name", DIALOGS)
+async def test_dialog(name: str, size: tuple[int, int], golden: Golden) -> None:
+    async with console_on(scenes.running(40), 40.4, size) as running:
+        await running.press(DIALOGS[name])
+        golden(f"{name}-{size[0]}x{size[1]}", running.screen)
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+async def test_the_console_shows_what_the_view_draws(size: tuple[int, int]) -> None:
+    async with console_on(RUNNING, 200.4, size) as running:
+        assert running.screen == drawn(RUNNING, 200.4, *size, footer=footer())
+
+
+async def test_the_footer_ends_with_help_and_quit_in_sight() -> None:
+    text = drawn(scenes.idle(), 8.3, 80, 24, footer=footer())
+    last = text.splitlines()[-1]
+    assert "? help" in last
+    assert "q quit" in last
+
+
+def test_pictures_of_growing_width_lose_nothing_of_the_header() -> None:
+    headers = [drawn(RUNNING, 200.4, width, 24, footer=footer()).splitlines()[0] for width in range(60, 99)]
+    kept = [sum(word in header for word in ("box1", "llama.cpp", "00:03:20", "REC")) for header in headers]
+    assert all(one <= other for one, other in pairwise(kept))
+    assert kept[-1] == 4
