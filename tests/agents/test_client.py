@@ -13,8 +13,10 @@ import pytest
 from agenttop.agents.client import Client, Endpoint, Timeouts
 from agenttop.agents.reply import Reply
 from agenttop.errors import UsageError
+from tests import hostile
 from tests.agents import scripted as s
 from tests.servers import free_port
+from tests.waiting import until_async
 
 TLS = Path(__file__).parent / "tls"
 """A self-signed certificate of localhost, for tests only."""
@@ -197,6 +199,39 @@ async def test_a_new_connection_that_dies_is_a_failure_at_once() -> None:
     assert reply.error_kind == "cut"
     assert "before any reply" in reply.error
     assert len(server.requests) == 1
+
+
+async def test_a_server_that_hangs_up_at_once() -> None:
+    with hostile.closes() as server:
+        for _ in range(20):
+            reply = await ask(server.url)
+            assert reply.error_kind == "cut"
+            assert "before any reply" in reply.error
+
+
+async def test_a_connection_opened_ahead_is_used() -> None:
+    async with s.serve(s.always(s.whole("x"))) as server:
+        client = Client(Endpoint(server.url), time.monotonic, LONG)
+        client.warm()
+        client.warm()
+        await until_async(lambda: server.connections == 1)
+        reply = await ask(server.url, client=client)
+        assert (reply.failed, server.connections) == (False, 1)
+        client.close()
+        client.warm()
+        client.close()  # given up while it opens
+        assert (await ask(server.url, client=client)).text == "x"
+        client.close()
+
+
+async def test_a_connection_opened_ahead_in_vain_is_tried_again() -> None:
+    port = free_port()
+    client = Client(Endpoint(f"http://127.0.0.1:{port}"), time.monotonic, LONG)
+    client.warm()
+    await asyncio.sleep(0.05)
+    async with s.serve(s.always(s.whole("x")), port=port):
+        assert (await ask("", client=client)).text == "x"
+        client.close()
 
 
 async def test_the_request_as_it_is_sent() -> None:

@@ -372,6 +372,15 @@ def test_a_reader_that_lags_loses_samples_but_no_turn(llama_server) -> None:
             assert numbers == list(range(1, len(numbers) + 1))
 
 
+def test_it_works_without_uvloop(llama_server, tmp_path) -> None:
+    (tmp_path / "uvloop.py").write_text("raise ImportError('not here')")
+    with driver({"PYTHONPATH": str(tmp_path)}) as d:
+        d.configure(llama_server.url, profile(), 2048)
+        d.launch(2)
+        d.until(lambda: len(d.turns(error_kind=None)) >= 4, "turns")
+        assert d.close() == 0
+
+
 def test_bad_orders_are_answered_not_fatal(llama_server) -> None:
     with driver() as d:
         d.process.stdin.write(b'{"do": "dance"}\nnonsense\n')

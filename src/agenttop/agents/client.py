@@ -203,7 +203,9 @@ class Client:
 
     async def _exchange(self, request: bytes, reply: Reply, stream: bool) -> None:
         connection = self._connection
-        assert connection is not None
+        if connection is None or not connection.open:
+            reply.fail("cut", "the connection was closed before any reply")
+            return
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         connection.start(request, reply, stream, self._wake)
