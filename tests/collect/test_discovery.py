@@ -84,6 +84,7 @@ def test_a_real_server_is_found_with_its_process(start_llama: Callable[..., Llam
 def test_a_server_of_this_process_is_not_taken_for_an_engine() -> None:
     with hostile.llama_like() as server:
         assert server.url not in {each.url for each in find_engines()}
+        assert process_at(server.url) is None
         assert server.asked == []
 
 

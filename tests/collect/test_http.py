@@ -95,6 +95,14 @@ async def test_50_megabytes_cost_nothing() -> None:
         # Reading it all would take twenty times this, in this process alone.
         assert time.process_time() - begun < 0.5
 
+    def promising(host: hostile.HostileServer, connection: socket.socket) -> None:
+        hostile._read_request(host, connection)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n")
+        host.closing.wait()
+
+    with hostile.HostileServer(promising) as server, pytest.raises(TooBigError):
+        await get(server.url)
+
     received = threading.Event()
 
     def endless(host: hostile.HostileServer, connection: socket.socket) -> None:

@@ -81,7 +81,7 @@ class Session:
             **os.environ,
             "NVML_STUB": str(self._file),
             "NVML_STUB_LOG": str(self.log),
-            "PYTHONPATH": str(HERE.parents[1]),
+            "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]),
         }
         if library is not None:
             environment["LD_LIBRARY_PATH"] = str(library)

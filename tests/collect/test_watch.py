@@ -218,6 +218,26 @@ async def test_a_sleeping_server_is_asked_for_its_properties_only(watch: Start) 
     assert [event.event for event in readings[0].events] == ["engine.asleep"]
 
 
+async def test_waking_up_is_no_restart(watch: Start) -> None:
+    """The slots of a model that is loaded again look as if they had never served."""
+    props = {"total_slots": 1, "build_info": "b1-x", "is_sleeping": False}
+    used = [{**hostile.slot(0), "id_task": 7, "next_token": [{"n_decoded": 0}]}]
+    routes: dict[str, Any] = {"/props": props, "/slots": used, "/metrics": (501, {})}
+    with imitate.serves(routes, server="llama.cpp") as server:
+        watched = watch(server.url)
+        await until_state(watched, "ok")
+        routes["/props"] = {**props, "is_sleeping": True}
+        await until_state(watched, "asleep")
+        routes.update({"/props": props, "/slots": [hostile.slot(0)]})
+        reading = (await until_state(watched, "ok"))[-1]
+        assert (reading.sample.restarts, [event.event for event in reading.events]) == (0, ["engine.up"])
+        # The same without sleep in between is one.
+        routes["/slots"] = used
+        await watched.poll()
+        routes["/slots"] = [hostile.slot(0)]
+        assert (await watched.poll()).sample.restarts == 1
+
+
 async def test_another_kind_of_engine_takes_the_port(watch: Start) -> None:
     props = {"build_info": "b1-x", "total_slots": 1, "default_generation_settings": {"n_ctx": 512}}
     routes: dict[str, Any] = {"/props": (200, props), "/slots": (200, [])}
