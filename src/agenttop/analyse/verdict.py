@@ -15,8 +15,9 @@ from agenttop.model.frames import EngineSample, LoadSample, Turn
 LEAST_WINDOW_S = 30.0
 """A shorter steady window is not judged, nor is a longer one with less than a turn per agent."""
 
-CLIENT_SHARE = 0.05
-"""In more than this share of the seconds the client may not have been the limit."""
+CLIENT_SHARE = 0.1
+"""In more than this share of the seconds the client may not have been the limit. A late moment now and
+then moves no median."""
 
 FAILED_SHARE = 0.05
 

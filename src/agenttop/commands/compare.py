@@ -89,13 +89,13 @@ def render(rows: Rows, form: str) -> str:
 
 
 def _remarks(rows: Rows, before: str) -> str:
-    remarks = [
-        f"{before}{Path(row['file']).name} level {row['level']} ({row['agents']} agents): "
-        f"{row['why_invalid']}\n"
-        for row in rows
-        if not row["valid"]
-    ]
+    remarks = [f"{before}{_named(row)}: {row['why_invalid']}\n" for row in rows if not row["valid"]]
     return "".join(["\n", *remarks]) if remarks else ""
+
+
+def _named(row: dict[str, Any]) -> str:
+    agents = "1 agent" if row["agents"] == 1 else f"{row['agents']} agents"
+    return f"{Path(row['file']).name} level {row['level']} ({agents})"
 
 
 def _as_json(rows: Rows) -> str:
