@@ -236,7 +236,7 @@ def session_frames(
     dice = random.Random(seed)
     agents: list[_Agent] = []
     marks: list[Frame] = [
-        RecordingState(t=0.0, state="on", path="/tmp/x.agenttop"),
+        RecordingState(t=0.0, state="on", path="x.agenttop"),
         Missing(t=0.1, what="host:pressure_cpu_fraction", why="not told by this kernel"),
         Plan(t=2.0, engine=URL, profile=PROFILE, settings={"context": {"limit": 100_000}}, stagger_s=stagger),
     ]
