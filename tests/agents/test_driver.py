@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import signal
 import struct
 import time
@@ -90,8 +89,7 @@ def test_the_context_is_compacted_by_a_request_and_shrinks(llama_server) -> None
     assert all(turn.prompt_tokens + turn.output_tokens <= 2048 for turn in turns)
     assert all(turn.context_tokens <= 900 * 1.05 for turn in turns)
     assert d.agent("a1").compactions >= 2
-    assert re.fullmatch(r"a1 compacted: \d+ → \d+ tokens", d.events("agent.compacted")[0].text)
-    assert not d.events("agent.failure")
+    assert all(turn.error_kind in (None, "cancelled") for turn in d.turns())
 
 
 def test_stopping_all_cancels_at_once_and_frees_the_slots(start_llama) -> None:
@@ -112,7 +110,6 @@ def test_stopping_all_cancels_at_once_and_frees_the_slots(start_llama) -> None:
         assert event.source == "driver"
         # what arrived before is not lost
         assert all(turn.output_tokens > 0 and turn.tokens_from == "timings" for turn in d.turns())
-        assert not d.events("agent.failure")
         assert d.load().active == 0
         assert d.process.poll() is None
 
@@ -227,7 +224,6 @@ def test_a_killed_server_is_waited_for_and_found_again(start_llama) -> None:
         cut = d.turns(error_kind="cut")[0]
         assert cut.output_tokens > 0
         assert cut.tokens_from == "timings"
-        assert d.events("agent.failure")[0].severity == "bad"
         again = start_llama(shape=STEADY, port=server.port)
         assert again.port == server.port
         d.until(lambda: len(d.events("agent.recovered")) == 2, "both agents to come back", 60)
@@ -304,8 +300,6 @@ def test_nobody_there_at_the_start(start_llama) -> None:
         d.launch(3)
         d.until(lambda: len(d.turns(error_kind="refused")) >= 3, "refusals")
         d.until(lambda: d.state("a1") == "backoff", "waiting")
-        failures = d.events("agent.failure")
-        assert sum(int(event.text.split()[0]) if "agents" in event.text else 1 for event in failures) == 3
         start_llama(port=port)
         d.until(lambda: d.turns(error_kind=None), "the engine to be found", 60)
 

@@ -226,11 +226,8 @@ class Agent:
         while True:
             self._output_limit = conversation.output_room(self.load.profile.compaction.summary)
             body = self.load.body(conversation.summary_request(), self._output_limit)
-            before = conversation.context_tokens
             reply = await self._request("compact", body)
             if not reply.failed:
-                size = f"{before} → {conversation.context_tokens} tokens"
-                self._desk.noted("agent.compacted", f"{self.name} compacted: {size}", self, "info")
                 return not self._halting
             if reply.error_kind == "context" and not self._halting:
                 return self._cut(reply, 1)

@@ -59,7 +59,6 @@ class Driver:
         self._agents: dict[str, Agent] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed: dict[str, Agent] = {}
-        self._failed: dict[tuple[str, str], list[str]] = {}
         self._uncounted: set[str] = set()
         self._paused = False
         self._stopping = asyncio.Event()
@@ -167,13 +166,10 @@ class Driver:
         """A request has ended."""
         self._outbox.add(turn)
         self._meter.ended(reply, turn.t_queued, first_try)
-        if turn.error_kind is None:
-            if turn.output_tokens is None and turn.engine not in self._uncounted:
-                self._uncounted.add(turn.engine)
-                why = "the engine sends no token counts (usage) with its replies"
-                self._outbox.add(Missing(t=self._now(), what=f"{turn.engine}:output_tokens", why=why))
-        elif turn.error_kind != "cancelled" and first_try:
-            self._failed.setdefault((turn.error_kind, turn.error or ""), []).append(turn.agent)
+        if turn.error_kind is None and turn.output_tokens is None and turn.engine not in self._uncounted:
+            self._uncounted.add(turn.engine)
+            why = "the engine sends no token counts (usage) with its replies"
+            self._outbox.add(Missing(t=self._now(), what=f"{turn.engine}:output_tokens", why=why))
 
     def noted(self, event: str, text: str, agent: Agent, severity: str) -> None:
         """Something for the time axis."""
@@ -234,11 +230,6 @@ class Driver:
         for agent in self._agents.values():
             flying = flying or agent.in_flight is not None
         self._meter.run_ticker(flying)
-        for (kind, error), agents in self._failed.items():
-            several = f"{len(agents)} agents" if len(agents) > 1 else agents[0]
-            subject = agents[0] if len(agents) == 1 else None
-            self._event("agent.failure", f"{several}: {kind}: {error}", subject, "bad")
-        self._failed.clear()
         for agent in self._changed.values():
             self._outbox.add(agent.sample(), may_drop=agent.state != "stopped")
         self._changed.clear()
