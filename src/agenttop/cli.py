@@ -1,6 +1,7 @@
 """The command line: names and one-line helps. A command's own module is imported when it is chosen.
 
-Imports argparse only: `agenttop --help` must answer at once, so nothing heavy may be reached from here.
+Imports little more than argparse: `agenttop --help` must answer at once, so nothing heavy may be reached
+from here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import agenttop
+from agenttop.commands.arguments import watch_arguments
 from agenttop.errors import AgenttopError
 
 COMMANDS = {
@@ -72,39 +74,6 @@ def build_parser() -> argparse.ArgumentParser:
         )
         command.module = module
     return parser
-
-
-def watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command that watches an engine takes; may stand before or after the command's name."""
-    # A subparser's defaults would overwrite what stood before its name, so only the top parser has any.
-    absent: Any = argparse.SUPPRESS
-    parser.add_argument(
-        "--url",
-        action="append",
-        default=absent,
-        metavar="URL",
-        help="an engine, e.g. http://127.0.0.1:8080 (repeatable)",
-    )
-    parser.add_argument(
-        "--api-key-env",
-        default=absent,
-        metavar="NAME",
-        help="environment variable that holds the API key of the named engines",
-    )
-    parser.add_argument(
-        "--no-metrics",
-        action="store_true",
-        default=absent,
-        help="do not ask engines for /metrics (each scrape resets llama.cpp's rate gauges for other readers)",
-    )
-    recording = parser.add_mutually_exclusive_group()
-    recording.add_argument(
-        "--out",
-        default=absent,
-        metavar="FILE",
-        help="record to FILE instead of a new file in the recordings folder",
-    )
-    recording.add_argument("--no-record", action="store_true", default=absent, help="do not record")
 
 
 def _chosen(arguments: Any) -> Callable[[Any], int]:

@@ -20,8 +20,8 @@ def test_throttling_is_an_event_when_it_begins_and_when_it_ends():
     assert end.event == "gpu.throttle-end"
 
 
-def test_being_idle_is_no_throttling():
-    assert Noticer().notice(gpu("idle", "user clocks")) == []
+def test_clocks_that_somebody_chose_are_no_throttling():
+    assert Noticer().notice(gpu("user clocks", "sync boost")) == []
 
 
 def test_a_heat_throttle_is_bad_news():

@@ -20,6 +20,7 @@ from agenttop.analyse.stats import drift, median, percentile
 from agenttop.analyse.tokens import arrival_times, decode_rate, share, tokens_between, tokens_per_event
 from agenttop.analyse.verdict import completed, failed, why_invalid
 from agenttop.model.frames import (
+    HARMLESS_THROTTLE,
     EngineSample,
     Frame,
     GpuSample,
@@ -35,9 +36,6 @@ F = TypeVar("F", bound=Frame)
 
 UNSPLIT_SHARE = 0.1
 """With more than this share of the requests silent about their cached tokens, prefill cannot be told."""
-
-HARMLESS = frozenset({"idle", "user clocks", "sync boost", "display clocks"})
-"""Reasons for low clocks that are no throttling."""
 
 
 class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,7 +266,7 @@ def _samples(span: Span, engines: Sequence[EngineSample], material: _Material) -
 
 
 def _held_down(gpu: GpuSample) -> bool:
-    return not HARMLESS.issuperset(gpu.throttle or ())
+    return not HARMLESS_THROTTLE.issuperset(gpu.throttle or ())
 
 
 def _fill(sample: EngineSample) -> float | None:

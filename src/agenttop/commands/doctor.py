@@ -9,7 +9,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from agenttop.cli import watch_arguments
+from agenttop.commands.arguments import watch_arguments
 
 if TYPE_CHECKING:
     from agenttop.view.store import Store

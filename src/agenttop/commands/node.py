@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agenttop.cli import watch_arguments
+from agenttop.commands.arguments import watch_arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from agenttop.cli import watch_arguments
+from agenttop.commands.arguments import watch_arguments
 from agenttop.node.settings import NodeSettings
 
 if TYPE_CHECKING:

@@ -128,6 +128,10 @@ class GpuSample(Frame, frozen=True, kw_only=True, tag="gpu"):
     pcie_width_max: int | None = None
 
 
+HARMLESS_THROTTLE = frozenset({"user clocks", "sync boost", "display clocks"})
+"""Reasons in `GpuSample.throttle` that somebody chose: they hold the clocks down without being trouble."""
+
+
 class EngineSample(Frame, frozen=True, kw_only=True, tag="engine"):
     """One inference engine. Rates are over `window_s`, from counters that move while requests run."""
 

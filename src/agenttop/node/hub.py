@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -99,13 +100,17 @@ class Hub:
         if listener in self._listeners:
             self._listeners.remove(listener)
 
-    def commit(self) -> None:
-        """Once a second: everything published so far is in the file after this."""
-        if self._sink is None:
+    async def commit(self) -> None:
+        """Once a second: everything published so far is in the file after this.
+
+        In a thread: it waits for the disk (milliseconds, on a bad day seconds).
+        """
+        sink = self._sink
+        if sink is None:
             return
-        self._sink.commit()
-        if self._sink.failure:
-            self._stop_recording(self._sink.failure)
+        await asyncio.to_thread(sink.commit)
+        if sink.failure and self._sink is sink:
+            self._stop_recording(sink.failure)
 
     def announce_recording(self) -> None:
         """Publish where the recording is and how large."""

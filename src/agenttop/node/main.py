@@ -129,7 +129,7 @@ class Node:
             await asyncio.to_thread(self._demo.stop)
         await self._host.close()
         self.hub.publish([Event(t=self._now(), event="session.end", text=why)])
-        self.hub.commit()
+        await self.hub.commit()
         self.hub.announce_recording()
         self.hub.close()
         self.hub.publish([Bye(t=self._now(), why=why)])
@@ -180,7 +180,7 @@ class Node:
         announced = self._now()
         while True:
             await ticker.wait()
-            self.hub.commit()
+            await self.hub.commit()
             plan = self.director.plan
             self._doorman.update(
                 engines=sorted(self._engines.samples),

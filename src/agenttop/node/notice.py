@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from agenttop.model import units
-from agenttop.model.frames import EngineSample, Event, Frame, GpuSample, Turn
+from agenttop.model.frames import HARMLESS_THROTTLE, EngineSample, Event, Frame, GpuSample, Turn
 from agenttop.model.text import clean
-
-HARMLESS = frozenset({"idle", "user clocks", "sync boost", "display clocks"})
-"""Clock reasons that are no throttling."""
 
 POOL_ALMOST_FULL = 0.95
 """A unified llama.cpp pool that overflows ends every generation in it."""
@@ -34,7 +31,7 @@ class Noticer:
     def _gpu(self, gpu: GpuSample) -> list[Event]:
         if gpu.throttle is None:
             return []
-        now = frozenset(gpu.throttle) - HARMLESS
+        now = frozenset(gpu.throttle) - HARMLESS_THROTTLE
         before = self._throttle.get(gpu.gpu, frozenset())
         self._throttle[gpu.gpu] = now
         events = []

@@ -1,0 +1,39 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def watch_arguments(parser: argparse.ArgumentParser) -> None:
+    """What every command that watches an engine takes; may stand before or after the command's name."""
+    # A subparser's defaults would overwrite what stood before its name, so only the top parser has any.
+    absent: Any = argparse.SUPPRESS
+    parser.add_argument(
+        "--url",
+        action="append",
+        default=absent,
+        metavar="URL",
+        help="an engine, e.g. http://127.0.0.1:8080 (repeatable)",
+    )
+    parser.add_argument(
+        "--api-key-env",
+        default=absent,
+        metavar="NAME",
+        help="environment variable that holds the API key of the named engines",
+    )
+    parser.add_argument(
+        "--no-metrics",
+        action="store_true",
+        default=absent,
+        help="do not ask engines for /metrics (each scrape resets llama.cpp's rate gauges for other readers)",
+    )
+    recording = parser.add_mutually_exclusive_group()
+    recording.add_argument(
+        "--out",
+        default=absent,
+        metavar="FILE",
+        help="record to FILE instead of a new file in the recordings folder",
+    )
+    recording.add_argument("--no-record", action="store_true", default=absent, help="do not record")
