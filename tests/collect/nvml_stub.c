@@ -134,7 +134,8 @@ int nvmlDeviceGetMemoryInfo_v2(Device d, struct Memory2 *out) {
     return result ? result : number(d, "DeviceGetMemoryInfo_v2", "used", &out->used);
 }
 
-static const char *digit(int value) { static char text[8]; snprintf(text, sizeof text, "%d", value); return text; }
+static const char *const digits[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+static const char *digit(int value) { return digits[value % 10]; } /* two threads may call at once */
 #define PLAIN(NAME) int nvml##NAME(Device d, unsigned *out) { return small(d, #NAME, "", out); }
 #define LARGE(NAME) int nvml##NAME(Device d, unsigned long long *out) { return number(d, #NAME, "", out); }
 PLAIN(DeviceGetPowerUsage)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import psutil
 
-from agenttop.collect.cgroup import read_limits
+from agenttop.collect.cgroup import Limits, read_limits
 from agenttop.model.clock import Clock
 from agenttop.model.frames import HostSample
 from agenttop.model.text import clean
@@ -27,6 +27,9 @@ _PRESSURE = Path("/proc/pressure")
 _NOT_A_DISK = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d")
 """Linux block devices that repeat what a whole disk counts, or that are no disk."""
 _NOT_A_WIRE = re.compile(r"lo\d*$|veth|docker|br-|virbr|cni|flannel|cali|ifb|Loopback|isatap|Teredo")
+
+_LIMITS_EVERY_S = 5.0
+"""A container's limits stand in a dozen small files."""
 
 _Counters = dict[str, tuple[int, int]]
 """Device to two counters: (read, written) or (received, sent) bytes."""
@@ -42,6 +45,8 @@ class HostSampler:
         self._disks = _disk_counters()
         self._net = _net_counters()
         self._swap = _read_swap().moved
+        self._limits = Limits()
+        self._limits_due = self._at
 
     def sample(self, t: float) -> HostSample:
         """One look. What this system does not tell, or could not tell this time, is None."""
@@ -57,7 +62,9 @@ class HostSampler:
 
         load = _load()
         memory = psutil.virtual_memory()
-        limits = read_limits()
+        if at >= self._limits_due:
+            self._limits, self._limits_due = read_limits(), at + _LIMITS_EVERY_S
+        limits = self._limits
         return HostSample(
             t=t,
             window_s=window if window > 0 else None,

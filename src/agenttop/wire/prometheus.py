@@ -4,8 +4,8 @@ Reads the text format 0.0.4 and the samples of an OpenMetrics body alike: famili
 a sample is its name and its labels. (Fed with the other format, strict parsers split `x_total` off its
 family or refuse the body.) What is no sample is skipped: comments, HTML, JSON, a line cut short.
 
-`prometheus_client` needs 4 to 7 ms for the 550 lines of one vLLM engine and 50 to 90 ms for eight engines.
-This reads the same samples about 5 times faster, and 15 to 20 times when only wanted names are asked for.
+Cost of one vLLM engine's reply (614 lines, 50 kB) on a busy machine: 2.3 ms for every sample, 0.6 ms when
+only six names are wanted. `prometheus_client` took 7 ms for as much, and 50 to 90 ms for eight engines.
 """
 
 from __future__ import annotations
