@@ -5,7 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agenttop.collect.engine.llamacpp_metrics import Metrics, parse_metrics
+from agenttop.collect.engine.http import EngineClient
+from agenttop.collect.engine.llamacpp_metrics import Metrics, MetricsSource, parse_metrics
+from agenttop.collect.engine.llamacpp_slots import Slot, parse_slots
+from agenttop.model.clock import ManualClock
 from tests.collect import samples
 
 
@@ -67,3 +70,57 @@ def test_which_process_answers() -> None:
     unmarked = msgspec.structs.replace(before, process=None)
     assert msgspec.structs.replace(idle, process=None).is_of_another_process(unmarked)
     assert not unmarked.is_of_another_process(unmarked)
+
+
+def table(*busy: bool, counted: bool = True) -> list[Slot]:
+    rows = [
+        {
+            "id": number,
+            "is_processing": works,
+            "id_task": 1,
+            "n_prompt_tokens_processed": 5 if counted else None,
+        }
+        for number, works in enumerate(busy)
+    ]
+    return parse_slots(msgspec.json.encode(rows))
+
+
+@pytest.mark.parametrize(
+    ("slots", "waiting", "every_s"),
+    [
+        (table(False, False), 0, 10),
+        (table(True, False), 0, 10),
+        (table(True, True), 0, 2),  # requests may wait
+        (table(True, False), 3, 2),  # they did, a moment ago
+        (table(True, False, counted=False), 0, 2),  # prefill is told here only
+        (None, 0, 1),  # there is nothing else
+    ],
+)
+def test_how_often_it_is_worth_a_scrape(slots: list[Slot] | None, waiting: int, every_s: int) -> None:
+    clock = ManualClock()
+    source = MetricsSource(EngineClient("http://127.0.0.1:1", [], now=clock.monotonic), wanted=True)
+    assert source.due(slots)  # never scraped
+    idle = read("b11434/idle/metrics.txt", at=clock.now)
+    source.latest = msgspec.structs.replace(idle, waiting=waiting)
+    for _ in range(every_s - 1):
+        clock.advance(1.0)
+        assert not source.due(slots)
+    clock.advance(1.0)
+    assert source.due(slots)
+
+
+def test_the_moment_a_slot_comes_free_is_worth_one() -> None:
+    clock = ManualClock()
+    source = MetricsSource(EngineClient("http://127.0.0.1:1", [], now=clock.monotonic), wanted=True)
+    source.latest = read("b11434/idle/metrics.txt", at=clock.now)
+    assert not source.due(table(True, True))
+    assert source.due(table(True, False))
+    assert not source.due(table(True, False))
+
+
+def test_it_is_not_asked_when_unwanted_or_refused() -> None:
+    client = EngineClient("http://127.0.0.1:1", [], now=ManualClock().monotonic)
+    assert not MetricsSource(client, wanted=False).due(None)
+    source = MetricsSource(client, wanted=True)
+    source.refused = True
+    assert not source.due(None)

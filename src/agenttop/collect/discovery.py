@@ -126,6 +126,8 @@ def _ask(url: str) -> tuple[bool, str | None]:
         return verdict.state == "unsupported", None
     except EngineError:
         return False, None
+    except Exception:  # noqa: BLE001 - one odd port must not end the search; it is no engine
+        return True, None
 
 
 def _of_engines(ports: list[_Port]) -> Iterator[tuple[_Port, EngineKind]]:

@@ -118,7 +118,8 @@ class MetricsSource:
         if self.latest is None or (was_full and not full):
             return True
         uncounted = any(slot.processing and slot.processed is None for slot in slots or ())
-        wait_s = _ALWAYS_S if slots is None else _OFTEN_S if full or uncounted else _RARELY_S
+        often = full or uncounted or bool(self.latest.waiting)
+        wait_s = _ALWAYS_S if slots is None else _OFTEN_S if often else _RARELY_S
         return self._client.now() - self.latest.at >= wait_s - _EARLY_S
 
     async def scrape(self) -> bool:
