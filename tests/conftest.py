@@ -39,12 +39,6 @@ _FOREIGN = (
 )  # fmt: skip
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
-    # pytest-asyncio warns, and so fails, while pyproject.toml does not set this.
-    config._inicache.setdefault("asyncio_default_fixture_loop_scope", "function")
-
-
 @pytest.fixture(scope="session")
 def short_directory() -> Iterator[Path]:
     """A directory with a short name: socket paths may hold little more than a hundred characters."""

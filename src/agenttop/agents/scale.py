@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from agenttop.agents.settings import Compaction, Context, Profile, TurnSizes
+from agenttop.agents.settings import Compaction, Context, Pacing, Profile, TurnSizes
 from agenttop.errors import AgenttopError
 
 OVERHEAD = 64
@@ -16,8 +16,8 @@ RESERVE_FRACTION = 0.03
 LEAST_CONTEXT = 384
 """Below this there is no room for a conversation."""
 
-LEAST_OUTPUT = 16
-"""A median output below this is too short for a decode rate; it is kept at this instead."""
+LEAST_OUTPUT = 48
+"""A median output below this is too short to show a decode rate; it is kept at this instead."""
 
 LEAST_INPUT = 8
 
@@ -68,6 +68,23 @@ def scale(profile: Profile, context_limit: int | None) -> Scaled:
         ),
     )
     return Scaled(profile=scaled, notes=_notes(profile, scaled, factor, context_limit))
+
+
+def hasten(scaled: Scaled, pace: float) -> Scaled:
+    """Every pause `pace` times shorter, and saying so: for a demo, or an experiment that cannot wait."""
+    if pace == 1.0:
+        return scaled
+    pacing = scaled.profile.pacing
+    human = pacing.human_pause_s
+    profile = msgspec.structs.replace(
+        scaled.profile,
+        pacing=Pacing(
+            tool_pause_s=pacing.tool_pause_s.scaled(1 / pace),
+            human_pause_s=None if human is None else human.scaled(1 / pace),
+            tool_turns=pacing.tool_turns,
+        ),
+    )
+    return Scaled(profile=profile, notes=[*scaled.notes, f"pauses are {pace:g} times shorter"])
 
 
 def _notes(before: Profile, after: Profile, factor: float, context_limit: int) -> list[str]:

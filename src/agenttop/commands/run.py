@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stagger", metavar="T", help="time between the starts of agents (else as the profile says)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="same seed, same plan (0)")
+    parser.add_argument("--pace", type=float, default=1.0, metavar="X", help="pauses X times shorter (1)")
     parser.add_argument("--headless", action="store_true", help="without a console: progress on stderr")
     parser.add_argument("--json", action="store_true", help="end with one JSON object (headless)")
     watch_arguments(parser)
@@ -43,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         seconds=parse_duration(arguments.duration),
         stagger_s=parse_duration(arguments.stagger) if arguments.stagger else None,
         seed=arguments.seed,
+        pace=arguments.pace,
     )
     if not settings.record:
         raise UsageError("a run is always recorded", "leave out --no-record")

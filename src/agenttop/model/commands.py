@@ -20,6 +20,8 @@ class StartAgents(Command, frozen=True, kw_only=True, tag="start-agents"):
     stagger_s: float | None = None
     """None: as the profile says."""
     seed: int = 0
+    pace: float = 1.0
+    """Pauses are this many times shorter than the profile says."""
     confirmed: bool = False
     """The user has just confirmed that load may go to this engine."""
 
@@ -72,6 +74,7 @@ class RunPlan(Command, frozen=True, kw_only=True, tag="run-plan"):
     """Duration of each level."""
     stagger_s: float | None = None
     seed: int = 0
+    pace: float = 1.0
 
 
 class Leave(Command, frozen=True, kw_only=True, tag="leave"):

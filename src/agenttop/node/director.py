@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from agenttop.agents.plan import start_gap_s
-from agenttop.agents.profile import Profile, load, scale
+from agenttop.agents.profile import Profile, load
+from agenttop.agents.scale import hasten, scale
 from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
 from agenttop.model.frames import AgentSample, EngineSample, Event, Frame, Level, LoadSample, Plan
@@ -73,7 +74,9 @@ class Director:
         _check_target(command.target)
         sample = await self._ready_engine(command.engine)
         profile = load(command.profile)
-        scaled = scale(profile, sample.context_limit_tokens)
+        if not 0.01 <= command.pace <= 1000:
+            raise RefusedError(f"a pace of {command.pace:g} is out of range", "0.01 to 1000")
+        scaled = hasten(scale(profile, sample.context_limit_tokens), command.pace)
         stagger = scaled.profile.start.stagger_s if command.stagger_s is None else command.stagger_s
         settings: dict[str, Any] = msgspec.to_builtins(scaled.profile)
         plan = Plan(
@@ -150,6 +153,7 @@ class Director:
             target=plan.levels[0],
             stagger_s=plan.stagger_s,
             seed=plan.seed,
+            pace=plan.pace,
         )
         for agents in plan.levels:
             _check_target(agents)

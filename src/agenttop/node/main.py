@@ -38,6 +38,12 @@ ANNOUNCE_S = 10.0
 """How often the recording's size and the session's file are brought up to date."""
 
 
+DEMO_PACE = 6.0
+"""A demo is watched for minutes: people and tools of the profile answer faster in it."""
+
+DEMO_CONTEXT = 16384
+"""Tokens of KV cache for four slots."""
+
 FIRST_WINDOW_S = 0.3
 """The first rates are taken over at least this long: over a few milliseconds they would be noise."""
 
@@ -197,7 +203,7 @@ class Node:
         from agenttop.demo.engine import DemoEngine
 
         self.hub.event("demo.starting", "starting the demo engine: llama.cpp on a random-weight model")
-        starting = asyncio.ensure_future(asyncio.to_thread(DemoEngine.start))
+        starting = asyncio.ensure_future(asyncio.to_thread(DemoEngine.start, context=DEMO_CONTEXT))
         try:
             # Shielded: an engine that is being started when the session ends must still be stopped.
             self._demo = await asyncio.shield(starting)
@@ -253,7 +259,7 @@ def _ended_by(number: int) -> str:
 
 def demo_load(url: str, agents: int) -> c.StartAgents:
     """What the demo starts by itself."""
-    return c.StartAgents(engine=url, profile="human", target=agents, stagger_s=4.0)
+    return c.StartAgents(engine=url, profile="human", target=agents, stagger_s=4.0, pace=DEMO_PACE)
 
 
 def _new_session(settings: NodeSettings, wall: float) -> Session:
