@@ -12,7 +12,7 @@ from agenttop import paths
 from agenttop.agents.check import parse
 from agenttop.agents.distribution import Distribution
 from agenttop.agents.profile import Profile, load, names, scale
-from agenttop.agents.scale import LEAST_OUTPUT
+from agenttop.agents.scale import LEAST_OUTPUT, hasten
 from agenttop.errors import AgenttopError, UsageError
 from tests.agents.profiles import DEFAULTS, TEXT, profile
 
@@ -201,7 +201,8 @@ def test_scaling_keeps_the_ratios_and_says_so(name: str, limit: int) -> None:
     assert after.context.system == pytest.approx(before.context.system * factor, rel=0.01)
     assert after.context.first.median == pytest.approx(before.context.first.median * factor, rel=0.01)
     assert after.turn.input.median == pytest.approx(before.turn.input.median * factor, rel=0.01)
-    assert after.turn.output.median == pytest.approx(before.turn.output.median * factor, rel=0.01)
+    wanted = before.turn.output.median * factor
+    assert after.turn.output.median == pytest.approx(max(wanted, LEAST_OUTPUT), rel=0.01)
     assert after.compaction.to_fraction == before.compaction.to_fraction
     assert after.pacing == before.pacing
     assert (
@@ -214,7 +215,20 @@ def test_scaling_keeps_the_ratios_and_says_so(name: str, limit: int) -> None:
 def test_tiny_outputs_are_kept_measurable_and_noted() -> None:
     scaled = scale(load("human"), 2048)
     assert scaled.profile.turn.output.median == pytest.approx(LEAST_OUTPUT)
-    assert any("kept at 16 tokens" in note for note in scaled.notes)
+    assert any(f"kept at {LEAST_OUTPUT} tokens" in note for note in scaled.notes)
+
+
+def test_a_faster_pace_shortens_every_pause_and_says_so() -> None:
+    scaled = scale(load("human"), 8192)
+    hastened = hasten(scaled, 6.0)
+    before, after = scaled.profile.pacing, hastened.profile.pacing
+    assert after.tool_pause_s.median == pytest.approx(before.tool_pause_s.median / 6)
+    assert before.human_pause_s is not None
+    assert after.human_pause_s is not None
+    assert after.human_pause_s.median == pytest.approx(before.human_pause_s.median / 6)
+    assert hastened.notes[-1] == "pauses are 6 times shorter"
+    assert hastened.profile.turn == scaled.profile.turn
+    assert hasten(scaled, 1.0) is scaled
 
 
 def test_an_engine_that_does_not_tell_its_context() -> None:

@@ -17,9 +17,17 @@ def test_one_look_at_a_real_engine_as_json(llama_server):
     (engine,) = look["engines"]
     assert engine["url"] == llama_server.url
     assert engine["engine"] == "llama.cpp"
-    for key in (
-        "version model running waiting kv_used_tokens kv_pool_tokens kv_used_fraction decode_tok_s prefill_tok_s"
-    ).split():
+    for key in [
+        "version",
+        "model",
+        "running",
+        "waiting",
+        "kv_used_tokens",
+        "kv_pool_tokens",
+        "kv_used_fraction",
+        "decode_tok_s",
+        "prefill_tok_s",
+    ]:
         assert key in engine
     assert engine["running"] == 0
     assert [slot["id"] for slot in engine["slots"]] == [0, 1, 2, 3]
