@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -68,6 +70,8 @@ class Live:
 class Desk:
     """A console of sorts: takes from a deck four times a second."""
 
+    made: ClassVar[list[Desk]] = []
+
     def __init__(
         self, tmp_path: Path, *, recorded: bool = True, said: bool | None = None, seconds: float = 900
     ) -> None:
@@ -77,6 +81,7 @@ class Desk:
         self.live = Live(frames, self.clock, path, said=recorded if said is None else said)
         self.deck = Deck(self.live, self.clock)
         self.fold = Fold()
+        self.made.append(self)
         self.look()
 
     def look(self) -> Batch:
@@ -88,6 +93,13 @@ class Desk:
         for _ in range(round(seconds * 4)):
             self.clock.advance(0.25)
             self.look()
+
+
+@pytest.fixture(autouse=True)
+def _close_desks() -> Iterator[None]:
+    yield
+    while Desk.made:
+        Desk.made.pop().deck.close()
 
 
 def test_live_passes_through(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,20 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
+OPENED: list[Recording] = []
+
+
+@pytest.fixture(autouse=True)
+def _close_recordings() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 def replay(path: Path, at: float, playing: bool = False) -> tuple[Deck, ManualClock]:
     clock = ManualClock(100.0)
-    return Deck(ReplaySource(Recording(path), clock, at=at, playing=playing), clock), clock
+    OPENED.append(Recording(path))
+    return Deck(ReplaySource(OPENED[-1], clock, at=at, playing=playing), clock), clock
 
 
 async def test_a_live_session_can_be_held_and_gone_on_with() -> None:

@@ -27,18 +27,16 @@ def run(arguments: argparse.Namespace) -> int:
     at = parse_clock(arguments.at)
     if not 0.1 <= arguments.speed <= 64:
         raise UsageError(f"--speed {arguments.speed:g} is out of range", "0.1 to 64")
-    recording = Recording(Path(arguments.file))
-    if full_screen():
-        source = ReplaySource(recording, SystemClock(), at=at, speed=arguments.speed)
-        show(Deck(source, SystemClock()))
-        return 0
-    from agenttop.view.store import Store
-    from agenttop.view.text import picture
+    with Recording(Path(arguments.file)) as recording:
+        source = ReplaySource(recording, SystemClock(), at=at, speed=arguments.speed, playing=full_screen())
+        if full_screen():
+            show(Deck(source, SystemClock()))
+            return 0
+        from agenttop.view.store import Store
+        from agenttop.view.text import picture
 
-    source = ReplaySource(recording, SystemClock(), at=at, speed=arguments.speed)
-    source.play(False)
-    batch = source.take()
-    store = Store()
-    store.feed(batch.frames, batch.now)
-    sys.stdout.write(picture(store, 120, 40) + "\n")
+        batch = source.take()
+        store = Store()
+        store.feed(batch.frames, batch.now)
+        sys.stdout.write(picture(store, 120, 40) + "\n")
     return 0
