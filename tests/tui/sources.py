@@ -61,9 +61,8 @@ class Running:
     clock: ManualClock
 
     async def press(self, *keys: str) -> None:
-        for key in keys:
-            await self.pilot.press(key)
-            await self.pilot.pause()
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
 
     async def arrive(self, *frames: Frame, now: float, ended: str | None = None) -> None:
         """Frames come, time goes on, the console drains."""

@@ -153,6 +153,18 @@ async def test_rows_can_be_selected_and_sorted() -> None:
         assert running.console.row is None
 
 
+async def test_another_engine_can_be_looked_at() -> None:
+    other = scenes.engine(60.0, engine="http://127.0.0.1:9", url="http://127.0.0.1:9", name="openai")
+    async with console_on([*RUNNING, other], NOW) as running:
+        assert "+1 more (e)" in running.screen
+        assert f"Engine {scenes.URL}" in running.screen
+        await running.press("e")
+        assert "Engine http://127.0.0.1:9" in running.screen
+        assert "no slots and no agents to show" in running.screen
+        await running.press("e")
+        assert f"Engine {scenes.URL}" in running.screen
+
+
 async def test_a_click_selects_the_row_under_it() -> None:
     async with console_on(RUNNING, NOW) as running:
         line = next(number for number, text in enumerate(running.screen.splitlines()) if "  a3  " in text)

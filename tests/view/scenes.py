@@ -337,8 +337,8 @@ def running(
         Event(t=seconds - 41.0, event="mark", text="kettle on", source="you"),
         Event(
             t=seconds - 12.0,
-            event="agents.compacted",
-            text="a1 compacts 1840 -> 412 tokens (6.1 s)",
+            event="agent.compact",
+            text="a1 compacts 1840 → 412 tokens (6.1 s)",
             source="driver",
         ),
         OwnSample(

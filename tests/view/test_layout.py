@@ -9,7 +9,16 @@ import unicodedata
 import msgspec
 import pytest
 
-from agenttop.model.frames import FRAME_TYPES, AgentSample, EngineSample, Frame, HostSample
+from agenttop.model.frames import (
+    FRAME_TYPES,
+    AgentSample,
+    EngineSample,
+    Frame,
+    HostSample,
+    Level,
+    LoadSample,
+    RecordingState,
+)
 from agenttop.view.layout import compose
 from agenttop.view.look import Look, Play
 from agenttop.view.spans import ROLES, plain, width
@@ -173,6 +182,25 @@ def test_a_long_table_follows_the_selection_and_sums_up_the_rest() -> None:
 def test_two_pictures_of_one_second_are_the_same() -> None:
     store = folded(scenes.running(40), 40.2)
     assert compose(store, 120, 40, Look()) == compose(store, 120, 40, Look())
+
+
+def test_a_client_that_is_the_limit_says_so_at_every_size() -> None:
+    limited = LoadSample(t=20.1, engine=scenes.URL, target=4, active=4, client_limited="its loop was late")
+    for size in ((60, 16), (80, 24), (120, 40), (200, 60)):
+        assert "CLIENT-LIMITED" in drawn([*scenes.running(20), limited], 20.2, *size)
+
+
+def test_a_recording_that_stopped_says_why() -> None:
+    stopped = RecordingState(t=20.1, state="stopped", why="no space left on the device")
+    for size in ((80, 24), (120, 40), (200, 60)):
+        text = drawn([*scenes.running(20), stopped], 20.2, *size)
+        assert "REC STOPPED" in text
+        assert "recording stopped: no space left" in text
+
+
+def test_a_level_of_a_run_counts_down() -> None:
+    level = Level(t=10.0, level=1, agents=4, t_end=70.0)
+    assert "level 2  50 s left" in drawn([*scenes.running(20), level], 20.2)
 
 
 def test_a_demo_says_so_at_every_size() -> None:

@@ -12,6 +12,7 @@ from agenttop.view.spans import Line, beside, fit, pad, wrap
 GROUPS = ("Agents", "Time", "Look", "Session")
 
 WORDS = (
+    ("#", "the slot that serves the agent, or still holds its conversation"),
     (
         "TTFT",
         "seconds from sending a request to its first token, last 5 minutes; compactions left out",
@@ -21,6 +22,7 @@ WORDS = (
     ("cached", "share of prompt tokens that the engine took from its cache"),
     ("KV", "pool of the key-value cache: █ held by requests in progress, ▒ left by finished ones, · free"),
     ("cmp", "compactions: how often the agent has shortened its context"),
+    ("◆ + x ⇣ ! ×", "on the time axis: a mark, agents come, agents stop, a compaction, trouble"),
     ("own", "what all processes of agenttop cost: share of one core, memory"),
     ("–", "not known; w says why"),
 )

@@ -91,13 +91,17 @@ def _marks(events: Iterable[Event], now: float, each: int, plot: int) -> Line:
 MARKS = (
     ("mark", "◆", "accent"),
     ("agents.target", "+", "accent"),
-    ("agents.stop", "-", "accent"),
+    ("agents.stop", "x", "accent"),
     ("agents.pause", "‖", "accent"),
+    ("agent.compact", "⇣", "compact"),
 )
 
 
 def mark(event: Event) -> Span:
-    """Glyph and role of an event on a time axis: `◆` a mark of the user, `+` `-` agents, `!` `×` trouble."""
+    """Glyph and role of an event on a time axis.
+
+    `◆` a mark of the user, `+` `x` agents come and go, `⇣` a compaction, `!` `×` trouble, `┴` the rest.
+    """
     if event.severity != "info":
         return SEVERITY.get(event.severity, ("!", "warn"))
     return next(
@@ -107,7 +111,7 @@ def mark(event: Event) -> Span:
 
 def weight(glyph: str) -> int:
     """Which of two marks at one place is drawn: the higher."""
-    return "─━┴‖-+◆!×".find(glyph)
+    return "─━┴⇣‖x+◆!×".find(glyph)
 
 
 def joined(cells: Iterable[Span]) -> Line:

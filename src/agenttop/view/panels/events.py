@@ -7,7 +7,7 @@ from itertools import islice
 from agenttop.model import units
 from agenttop.view.glyphs import SEVERITY
 from agenttop.view.panels.chart import mark
-from agenttop.view.spans import Line, cut, foreign
+from agenttop.view.spans import Line, cells, cut, foreign
 from agenttop.view.store import Store
 
 
@@ -22,11 +22,14 @@ def events(store: Store, width: int, height: int) -> list[Line]:
         text = foreign(event.text, 200)
         text_role = role if event.severity in ("warn", "bad") else "text"
         who = f"  {foreign(event.source, 12)}" if event.source != "node" else ""
+        room = max(0, width - 11)
+        if cells(text) + len(who) > room and event.source != "you":
+            who = ""
         lines.append(
             [
                 (units.clock(event.t), "label"),
                 (f" {glyph} ", role),
-                (cut(text, max(0, width - 11 - len(who))), text_role),
+                (cut(text, max(0, room - len(who))), text_role),
                 (who, "dim"),
             ]
         )

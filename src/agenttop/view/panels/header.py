@@ -77,13 +77,11 @@ def _load(store: Store) -> Line:
         line += [(foreign(load.profile, 24), "text"), (" ", "text")]
     role = "strong" if load.active == load.target else "warn"
     line.append((f"▸{load.active}/{load.target}", role))
-    if load.client_limited:
-        line += [gap(), ("CLIENT-LIMITED", "bad")]
     level = store.level
     if level is not None and level.t_end is not None and store.now < level.t_end:
         line += [
             gap(),
-            (f"level {level.level}", "text"),
+            (f"level {level.level + 1} ", "text"),
             (f" {units.seconds(level.t_end - store.now)} left", "label"),
         ]
     return line
@@ -109,6 +107,8 @@ def state_words(store: Store, look: Look) -> list[Span]:
         words.append((f" STALE {units.seconds(stale)} ", "alarm"))
     if engine is not None and engine.state in ENGINE_WORDS:
         words.append(ENGINE_WORDS[engine.state])
+    if store.load is not None and store.load.client_limited:
+        words.append((" CLIENT-LIMITED ", "alarm"))
     play = look.play
     if play is not None and not play.live:
         words += [(f" {word} ", "badge") for word in play.words]
