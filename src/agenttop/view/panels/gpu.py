@@ -9,6 +9,9 @@ from agenttop.view.panels.host import flow, of_gib
 from agenttop.view.spans import Line, cut, foreign, pad, spread
 from agenttop.view.store import Store
 
+HOT_C = 83.0
+"""From about here GeForce cards begin to slow down."""
+
 
 def gpu(store: Store, width: int, height: int) -> list[Line]:
     """One GPU in full where there is one and room for it, else a line for each."""
@@ -89,74 +92,57 @@ def _one_line(sample: GpuSample, width: int) -> Line:
 
 def _full(store: Store, sample: GpuSample, width: int) -> list[Line]:
     gauge = max(6, min(24, width - 33))
-    used, total = sample.mem_used_bytes, sample.mem_total_bytes
-    share = used / total if used is not None and total else None
-    power, limit = sample.power_w, sample.power_limit_w
-    drawn = power / limit if power is not None and limit else None
     cells = trend_cells(width - 20)
-    hot = sample.temperature_c
+    held: list[Line] = [
+        [("held  ", "label"), *_throttle(sample)],
+        _share("power", sample.throttle_power_fraction),
+        _share("thermal", sample.throttle_thermal_fraction),
+    ]
+    link = flow("PCIe ", sample.pcie_received_bytes_s, sample.pcie_sent_bytes_s)
     return [
-        spread(
-            [
-                [
-                    ("util  ", "label"),
-                    *bar(sample.util_fraction, gauge, "good"),
-                    (f" {units.percent(sample.util_fraction):>5}", "strong"),
-                ],
-                _state(sample),
-                [(_temperature(hot), "warn" if hot is not None and hot >= 83 else "text")],
-                [("mem ", "label"), (_temperature(sample.mem_temperature_c), "text")]
-                if sample.mem_temperature_c is not None
-                else [],
-            ],
-            width,
-        ),
-        spread(
-            [
-                [
-                    ("VRAM  ", "label"),
-                    *bar(share, gauge, heat(share, 0.97, 0.995)),
-                    (" ", "text"),
-                    *of_gib(used, total),
-                ],
-                [("bus ", "label"), (units.percent(sample.mem_util_fraction), "text")],
-            ],
-            width,
-        ),
-        spread(
-            [
-                [
-                    ("power ", "label"),
-                    *bar(drawn, gauge, heat(drawn, 0.97, 1.01)),
-                    (f" {_watts(sample)}", "strong"),
-                ],
-                [
-                    ("SM ", "label"),
-                    (units.MISSING if sample.sm_clock_mhz is None else f"{sample.sm_clock_mhz} MHz", "text"),
-                ],
-            ],
-            width,
-        ),
-        spread(
-            [
-                flow("PCIe ", sample.pcie_received_bytes_s, sample.pcie_sent_bytes_s),
-                _link(sample),
-            ],
-            width,
-        ),
-        spread(
-            [
-                [("held  ", "label"), *_throttle(sample)],
-                _share("power", sample.throttle_power_fraction),
-                _share("thermal", sample.throttle_thermal_fraction),
-            ],
-            width,
-        ),
+        spread(_util(sample, gauge), width),
+        spread(_memory(sample, gauge), width),
+        spread(_power(sample, gauge), width),
+        spread([link, _link(sample)], width),
+        spread(held, width),
         [
             ("trend ", "label"),
             (spark(store.columns(sample.gpu, "util_fraction", cells, TREND_S // cells), 1.0), "good"),
             (f"  util, {TREND_S} s", "dim"),
         ],
+    ]
+
+
+def _util(sample: GpuSample, gauge: int) -> list[Line]:
+    util, hot, memory = sample.util_fraction, sample.temperature_c, sample.mem_temperature_c
+    parts: list[Line] = [
+        [("util  ", "label"), *bar(util, gauge, "good"), (f" {units.percent(util):>5}", "strong")],
+        _state(sample),
+        [(_temperature(hot), "warn" if hot is not None and hot >= HOT_C else "text")],
+    ]
+    if memory is not None:
+        parts.append([("mem ", "label"), (_temperature(memory), "text")])
+    return parts
+
+
+def _memory(sample: GpuSample, gauge: int) -> list[Line]:
+    used, total = sample.mem_used_bytes, sample.mem_total_bytes
+    share = used / total if used is not None and total else None
+    filled = bar(share, gauge, heat(share, 0.97, 0.995))
+    return [
+        [("VRAM  ", "label"), *filled, (" ", "text"), *of_gib(used, total)],
+        [("bus ", "label"), (units.percent(sample.mem_util_fraction), "text")],
+    ]
+
+
+def _power(sample: GpuSample, gauge: int) -> list[Line]:
+    power, limit = sample.power_w, sample.power_limit_w
+    drawn = power / limit if power is not None and limit else None
+    clock = units.MISSING if sample.sm_clock_mhz is None else f"{sample.sm_clock_mhz} MHz"
+    filled = bar(drawn, gauge, heat(drawn, 0.97, 1.01))
+    return [
+        [("power ", "label"), *filled, (f" {_watts(sample)}", "strong")],
+        [("SM ", "label"), (clock, "text")],
     ]
 
 
