@@ -14,7 +14,7 @@ import httptools
 
 from agenttop.agents.reply import Reply
 from agenttop.wire.openai import read_error
-from agenttop.wire.sse import SseError, SseParser
+from agenttop.wire.sse import SseParser
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024
@@ -27,6 +27,29 @@ AFTER_DONE_S = 1.0
 class Connection(asyncio.Protocol):
     """Sends one request at a time and fills its Reply; `finished` is called when the reply has ended."""
 
+    __slots__ = (
+        "_between_chunks",
+        "_between_events",
+        "_body",
+        "_complete",
+        "_content_type",
+        "_encoding",
+        "_finished",
+        "_header_bytes",
+        "_headers_done",
+        "_interim",
+        "_location",
+        "_now",
+        "_overdue_armed",
+        "_parser",
+        "_reply",
+        "_sse",
+        "_transport",
+        "_want_stream",
+        "last_byte",
+        "open",
+    )
+
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._transport: asyncio.Transport | None = None
@@ -34,6 +57,9 @@ class Connection(asyncio.Protocol):
         self._finished: Callable[[], None] | None = None
         self._want_stream = True
         self.open = False
+        self._between_events = False
+        """The parser stands between two chunks and two events: a read that holds exactly one of each, as
+        nearly all do, can be taken apart here, at half the cost."""
         self.last_byte = 0.0
         """When the engine last sent anything, a keep-alive comment included."""
 
@@ -54,10 +80,10 @@ class Connection(asyncio.Protocol):
         self._interim = False
         self._complete = False
         self._overdue_armed = False
-        self._stamp = self._now()
-        self.last_byte = self._stamp
+        self._between_chunks = self._between_events = False
+        self.last_byte = self._now()
         if reply.t_sent is None:
-            reply.t_sent = self._stamp
+            reply.t_sent = self.last_byte
         self._transport.write(request)
 
     def abort(self) -> None:
@@ -65,7 +91,7 @@ class Connection(asyncio.Protocol):
 
         A reply in progress is let go of; nothing more is reported on it.
         """
-        self.open = False
+        self.open = self._between_events = False
         self._reply = self._finished = None
         if self._transport is not None:
             self._transport.abort()
@@ -80,16 +106,33 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Stamp first, then parse."""
         now = self._now()
+        if self._between_events and (payload := _only_event(data)) is not None:
+            reply = self._reply
+            assert reply is not None
+            self.last_byte = now
+            before = reply.events
+            try:
+                reply.event(payload, now)
+            except ValueError as error:
+                reply.fail("protocol", str(error))
+            reply.reads += reply.events - before
+            if reply.error_kind is not None or reply.done:
+                self._after_read(reply)
+        else:
+            self._parse(data, now)
+
+    def _parse(self, data: bytes, now: float) -> None:
         reply = self._reply
         if reply is None:
             self.abort()  # bytes that nobody asked for
             return
-        self._stamp = self.last_byte = now
+        self.last_byte = now
         if reply.t_first_byte is None:
             reply.t_first_byte = now
             if reply.watch is not None:
                 reply.watch()
         before = reply.events
+        self._between_events = False
         try:
             if not self._headers_done:
                 self._header_bytes += len(data)
@@ -99,13 +142,24 @@ class Connection(asyncio.Protocol):
         fresh = reply.events - before
         if fresh:
             reply.reads += 1
-            if fresh > 1:
-                reply.shared_reads += 1
+            reply.shared_reads += fresh > 1
         if not self._headers_done and self._header_bytes > MAX_HEADER_BYTES:
             reply.fail("protocol", f"the reply has more than {MAX_HEADER_BYTES} bytes of headers")
-        if reply.error_kind is not None and not self._complete:
+        self._between_events = (
+            self._between_chunks
+            and data.endswith(b"\r\n")
+            and self._sse is not None
+            and self._sse.between
+            and self._reply is reply
+        )
+        self._after_read(reply)
+
+    def _after_read(self, reply: Reply) -> None:
+        if self._reply is not reply:
+            return
+        if reply.failed:
             self._end(keep=False)
-        elif reply.done and not self._complete and not self._overdue_armed:
+        elif reply.done and not self._overdue_armed:
             self._overdue_armed = True
             asyncio.get_running_loop().call_later(AFTER_DONE_S, self._overdue, reply)
 
@@ -169,9 +223,20 @@ class Connection(asyncio.Protocol):
                 reply.fail("protocol", f"a reply of more than {MAX_BODY_BYTES} bytes that is no event stream")
             return
         try:
-            self._take(reply, self._sse.feed(data))
-        except SseError as error:
+            for payload in self._sse.feed(data):
+                reply.event(payload, self.last_byte)
+                if reply.failed:
+                    return
+        except ValueError as error:  # SseError is one
             reply.fail("protocol", str(error))
+
+    def on_chunk_header(self) -> None:
+        """A chunk begins."""
+        self._between_chunks = False
+
+    def on_chunk_complete(self) -> None:
+        """A chunk has ended."""
+        self._between_chunks = True
 
     def on_message_complete(self) -> None:
         """The body has ended as its framing says."""
@@ -188,18 +253,17 @@ class Connection(asyncio.Protocol):
 
     # How a reply ends
 
-    def _take(self, reply: Reply, payloads: list[bytes]) -> None:
-        for payload in payloads:
-            try:
-                reply.event(payload, self._stamp)
-            except ValueError as error:
-                reply.fail("protocol", str(error))
-            if reply.error_kind is not None:
-                return
+    def _take_last(self, reply: Reply, sse: SseParser) -> None:
+        """Events that the end of the stream completes."""
+        try:
+            for payload in sse.finish():
+                reply.event(payload, self.last_byte)
+        except ValueError as error:
+            reply.fail("protocol", str(error))
 
     def _end_of_body(self, reply: Reply) -> None:
         if self._sse is not None:
-            self._take(reply, self._sse.finish())
+            self._take_last(reply, self._sse)
             if not reply.failed and not reply.done and reply.finish_reason is None:
                 reply.fail("cut", "the stream ended without [DONE] and without a finish reason")
         elif self._want_stream or reply.status != 200:
@@ -228,7 +292,7 @@ class Connection(asyncio.Protocol):
         elif not self._headers_done:
             reply.fail("cut", f"the connection {how} within the headers")
         elif self._sse is not None:
-            self._take(reply, self._sse.finish())
+            self._take_last(reply, self._sse)
             if not reply.failed and not reply.done and reply.finish_reason is None:
                 reply.fail("cut", f"the connection {how} in the middle of the stream")
         else:
@@ -239,6 +303,7 @@ class Connection(asyncio.Protocol):
             self._end(keep=False)
 
     def _end(self, keep: bool) -> None:
+        self._between_events = False
         reply, finished = self._reply, self._finished
         self._reply = self._finished = None
         if reply is not None and reply.t_end is None:
@@ -247,3 +312,20 @@ class Connection(asyncio.Protocol):
             self.abort()
         if finished is not None:
             finished()
+
+
+def _only_event(data: bytes) -> bytes | None:
+    """The data of an event of one line that is alone in a chunk that is alone in a read; else None."""
+    at = data.find(b"\r\n")
+    if (
+        data.endswith(b"\n\n\r\n")
+        and data.find(b"\n", at + 2) == len(data) - 4
+        and data.startswith(b"data: ", at + 2)
+    ):
+        payload = data[at + 8 : -4]
+        try:
+            if b"\r" not in payload and int(data[:at], 16) == len(data) - at - 4:
+                return payload
+        except ValueError:
+            pass
+    return None

@@ -41,9 +41,12 @@ from agenttop.wire.codec import LineSplitter, WireError, decode_driver_command
 BEAT_S = 0.1
 """Changes are reported this often at most, all in one write."""
 
-LOOK_EVERY = 2
+LOOK_EVERY = 5
 SECOND_EVERY = 10
-"""In beats: a look at how far requests are; all samples."""
+"""In beats: a look at how far a request is; a sample of each agent and of the whole."""
+
+SLICE = 16
+"""Agents sampled without a break: less than a millisecond."""
 
 STOP_S = 2.0
 
@@ -192,12 +195,11 @@ class Driver:
                 beat = 0
                 continue
             beat += 1
-            if beat % LOOK_EVERY == 0:
-                for agent in self._agents.values():
-                    agent.look()
+            self._choose(beat)
+            await self._report()
             if beat % SECOND_EVERY == 0:
                 self._second()
-            self._flush()
+            self._outbox.flush()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), BEAT_S)
         await self._end()
@@ -206,7 +208,9 @@ class Driver:
         """Without agents there is nothing to report but that, once."""
         if self._changed:
             self._second()
-        self._flush()
+        self._meter.run_ticker(False)
+        await self._report()
+        self._outbox.flush()
         await self._work.wait()
         self._work.clear()
         self._meter.restart()
@@ -223,21 +227,34 @@ class Driver:
             task.cancel()
         if self._changed:
             self._second()
-        self._flush()
-
-    def _flush(self) -> None:
-        flying = False
-        for agent in self._agents.values():
-            flying = flying or agent.in_flight is not None
-        self._meter.run_ticker(flying)
-        for agent in self._changed.values():
-            self._outbox.add(agent.sample(), may_drop=agent.state != "stopped")
-        self._changed.clear()
+        await self._report()
         self._outbox.flush()
 
+    def _choose(self, beat: int) -> None:
+        """Whose turn it is, besides those whose state has changed: every agent once a second.
+
+        Agents are spread over the beats: hundreds of samples at once would hold up the stamps of tokens.
+        """
+        flying = False
+        for number, (name, agent) in enumerate(self._agents.items()):
+            if agent.in_flight is not None:
+                flying = True
+                if number % LOOK_EVERY == beat % LOOK_EVERY:
+                    agent.look()
+            if number % SECOND_EVERY == beat % SECOND_EVERY:
+                self._changed[name] = agent
+        self._meter.run_ticker(flying)
+
+    async def _report(self) -> None:
+        """Queue the samples that are due, a few at a time, so that tokens get through in between."""
+        changed, self._changed = self._changed, {}
+        for number, agent in enumerate(changed.values(), start=1):
+            self._outbox.add(agent.sample(), may_drop=agent.state != "stopped")
+            if number % SLICE == 0:
+                await asyncio.sleep(0)
+
     def _second(self) -> None:
-        """Everything that is reported once a second."""
-        self._changed.update(self._agents)
+        """What is reported once a second."""
         agents = list(self._agents.values())
         replies = [reply for agent in agents if (reply := agent.in_flight) is not None]
         readings = self._meter.read(replies)
@@ -328,6 +345,7 @@ async def _serve(descriptor: int) -> None:
     # What lives from here on is short-lived; the collector need not walk the rest again and again.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
     await driver.run()
     await loop.run_in_executor(None, outbox.close)
 

@@ -6,6 +6,8 @@ import sys
 from array import array
 from collections.abc import Callable
 
+import msgspec
+
 from agenttop.model.text import clean
 from agenttop.wire.openai import (
     DONE,
@@ -15,6 +17,7 @@ from agenttop.wire.openai import (
     Timings,
     Usage,
     chunk_error,
+    decode_chunk,
     read_chunk,
     tool_text,
 )
@@ -179,50 +182,52 @@ class Reply:
             self.error_kind = kind
             self.error = clean(message)
 
-    def event(self, payload: bytes, now: float) -> bool:
-        """Take in one event of the stream; whether it carried text. Raises ValueError when unreadable."""
+    def event(self, payload: bytes, now: float) -> None:
+        """Take in one event of the stream. Raises ValueError when it is unreadable.
+
+        Written flat: it runs for every token of every agent.
+        """
         if payload == DONE:
             self.done = True
-            return False
-        chunk = read_chunk(payload)
+            return
+        try:
+            chunk = decode_chunk(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            chunk = read_chunk(payload)
         if chunk.timings is not None:
             self.timings = chunk.timings
         if chunk.usage is not None:
             self.usage = chunk.usage
-        if chunk.error is not None or not chunk.choices:
+        choices = chunk.choices
+        if not choices or chunk.error is not None:
             self._without_choices(chunk)
-            return False
+            return
         if chunk.prompt_progress is not None:
             self.progress = chunk.prompt_progress
             if self.watch is not None:
                 self.watch()
-        choice = chunk.choices[0]
+        choice = choices[0]
         if choice.finish_reason is not None:
             self.finish_reason = clean(choice.finish_reason, 40)
-        text = choice.text or ""
         delta = choice.delta
-        if delta is not None:
-            text += delta.content or ""
-            reasoning = delta.reasoning_content or delta.reasoning or ""
-            if delta.tool_calls is not None:
-                text += tool_text(delta.tool_calls)
+        if delta is None:
+            text, reasoning = choice.text, None
         else:
-            reasoning = ""
-        if not text and not reasoning:
-            return False
-        self._token(text, reasoning, now)
-        return True
-
-    def _token(self, text: str, reasoning: str, now: float) -> None:
+            text, reasoning = delta.content, delta.reasoning_content or delta.reasoning
+            if delta.tool_calls is not None:
+                text = (text or "") + tool_text(delta.tool_calls)
         if text:
             self.content.append(text)
-        self.reasoning_chars += len(reasoning)
-        self._text_chars += len(text) + len(reasoning)
-        if self._text_chars > MAX_TEXT_CHARS:
+            self._text_chars += len(text)
+        elif not reasoning:
+            return
+        if reasoning:
+            self.reasoning_chars += len(reasoning)
+        if self._text_chars + self.reasoning_chars > MAX_TEXT_CHARS:
             raise ValueError(f"the reply is longer than {MAX_TEXT_CHARS} characters")
         self.events += 1
-        sent = self.t_sent if self.t_sent is not None else now
-        self.arrivals.append(min(max(0, int((now - sent) * 1e6)), _MAX_ARRIVAL_US))
+        after = int((now - (self.t_sent or 0.0)) * 1e6)
+        self.arrivals.append(after if 0 <= after <= _MAX_ARRIVAL_US else _MAX_ARRIVAL_US if after > 0 else 0)
         self.t_last_token = now
         if self.t_first_token is None:
             self.t_first_token = now

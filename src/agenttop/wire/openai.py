@@ -18,21 +18,23 @@ from agenttop.model.text import clean
 
 DONE = b"[DONE]"
 
+# Structs of a stream live for microseconds and hold no cycles, so the garbage collector need not know them.
 
-class Function(msgspec.Struct):
+
+class Function(msgspec.Struct, gc=False):
     """The called function; both parts arrive in pieces."""
 
     name: str | None = None
     arguments: str | None = None
 
 
-class ToolCall(msgspec.Struct):
+class ToolCall(msgspec.Struct, gc=False):
     """One piece of one tool call."""
 
     function: Function | None = None
 
 
-class Delta(msgspec.Struct):
+class Delta(msgspec.Struct, gc=False):
     """What a chunk adds. A role alone is not output."""
 
     content: str | None = None
@@ -41,7 +43,7 @@ class Delta(msgspec.Struct):
     tool_calls: list[ToolCall] | None = None
 
 
-class Choice(msgspec.Struct):
+class Choice(msgspec.Struct, gc=False):
     """One alternative of the reply; agenttop asks for a single one."""
 
     delta: Delta | None = None
@@ -50,19 +52,19 @@ class Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
-class PromptDetails(msgspec.Struct):
+class PromptDetails(msgspec.Struct, gc=False):
     """Where the prompt tokens came from."""
 
     cached_tokens: int | None = None
 
 
-class OutputDetails(msgspec.Struct):
+class OutputDetails(msgspec.Struct, gc=False):
     """What the output tokens were."""
 
     reasoning_tokens: int | None = None
 
 
-class Usage(msgspec.Struct):
+class Usage(msgspec.Struct, gc=False):
     """Token counts by the engine."""
 
     prompt_tokens: int | None = None
@@ -73,7 +75,7 @@ class Usage(msgspec.Struct):
     """SGLang keeps it here."""
 
 
-class Timings(msgspec.Struct):
+class Timings(msgspec.Struct, gc=False):
     """llama.cpp's own account of a request. `_n` tokens, `_ms` milliseconds."""
 
     cache_n: int | None = None
@@ -84,7 +86,7 @@ class Timings(msgspec.Struct):
     predicted_ms: float | None = None
 
 
-class Progress(msgspec.Struct):
+class Progress(msgspec.Struct, gc=False):
     """llama.cpp's prefill progress in tokens; `processed` includes those from the cache."""
 
     total: int | None = None
@@ -93,7 +95,7 @@ class Progress(msgspec.Struct):
     time_ms: float | None = None
 
 
-class Chunk(msgspec.Struct):
+class Chunk(msgspec.Struct, gc=False):
     """One event of a stream."""
 
     choices: list[Choice] | None = None
@@ -134,7 +136,8 @@ _CONTEXT_WORDS = (
     "longer than the model's context",
 )
 
-_chunk = msgspec.json.Decoder(Chunk)
+decode_chunk = msgspec.json.Decoder(Chunk).decode
+"""The quick way: raises msgspec.DecodeError where `read_chunk` looks closer."""
 _anything = msgspec.json.Decoder()
 
 
@@ -144,7 +147,7 @@ def read_chunk(payload: bytes) -> Chunk:
     A field of an unexpected type is dropped, not fatal: the rest of the chunk still counts.
     """
     try:
-        return _chunk.decode(payload)
+        return decode_chunk(payload)
     except msgspec.ValidationError:
         value = _anything.decode(payload)
         if not isinstance(value, dict):

@@ -22,13 +22,15 @@ class SseParser:
     Work per byte is constant, however small the pieces are.
     """
 
+    __slots__ = ("_after_cr", "_first", "_limit", "_searched", "_tail", "between", "comments")
+
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
         self._tail = bytearray()
         self._searched = 0
         self._after_cr = False
         self._first = True
-        self._between = False
+        self.between = False
         """Nothing is left over from the last read."""
         self.comments = 0
         """Comment lines seen: an engine's keep-alives."""
@@ -37,10 +39,10 @@ class SseParser:
         """Data of each event that `data` completes, in order. Raises SseError beyond the size limit."""
         # One whole event of one line: nearly every read of a token stream.
         if (
-            self._between
+            self.between
+            and data.find(b"\n") == len(data) - 2
             and data.startswith(b"data: ")
-            and data.endswith(b"\n\n")
-            and data.count(b"\n") == 2
+            and data.endswith(b"\n")
             and b"\r" not in data
         ):
             return [data[6:-2]]
@@ -61,7 +63,7 @@ class SseParser:
                 return []
             if rest:
                 self._keep(rest)
-            self._between = not rest and not self._after_cr
+            self.between = not rest and not self._after_cr
             return self._events(head)
         self._tail += data
         end_at = self._tail.rfind(b"\n\n", max(0, self._searched - 1))
@@ -71,7 +73,7 @@ class SseParser:
         head = bytes(self._tail[:end_at])
         del self._tail[: end_at + 2]
         self._check_size()
-        self._between = not self._tail and not self._after_cr
+        self.between = not self._tail and not self._after_cr
         return self._events(head)
 
     def finish(self) -> list[bytes]:
@@ -82,7 +84,7 @@ class SseParser:
         return self._events(tail) if tail.endswith(b"\n") else []
 
     def _keep(self, data: bytes) -> None:
-        self._between = False
+        self.between = False
         self._tail += data
         self._check_size()
 
