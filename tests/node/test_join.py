@@ -53,6 +53,15 @@ def test_a_pair_holds_while_task_and_turn_last_even_when_the_counts_drift():
     assert joined(joiner.join([slot(0, held=590, decoded=60)], [agent("a1", 500)])) == {0: "a1"}
 
 
+def test_the_agent_learns_its_slot_for_as_long_as_the_request_lasts():
+    joiner = Joiner()
+    joiner.join([slot(2, held=520, decoded=20)], [agent("a1", 500)])
+    assert joiner.slot_of(agent("a1", 500)) == 2
+    assert joiner.slot_of(agent("a1", 500, state="tool")) is None
+    assert joiner.slot_of(agent("a1", 700, turn=2)) is None
+    assert joiner.slot_of(agent("a2", 500)) is None
+
+
 def test_a_pair_ends_with_the_task():
     joiner = Joiner()
     joiner.join([slot(0, held=520, decoded=20)], [agent("a1", 500)])

@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not full_screen():
         raise UsageError("attach needs a terminal", "for a pipe use `agenttop stream`")
     source = AttachSource(door, SystemClock())
-    how = show(new_deck(source))
+    how = show(new_deck(source), attached=True)
     if how == "leave" or source.accepts is not None:
         source.send(Leave())
     else:

@@ -45,11 +45,11 @@ def new_deck(source: FrameSource) -> Deck:
     return Deck(source, SystemClock())
 
 
-def show(deck: Deck) -> str:
+def show(deck: Deck, *, attached: bool = False) -> str:
     """Run the console. Returns how the user left: quit or leave."""
     from agenttop.tui.app import run_console
 
-    return run_console(deck)
+    return run_console(deck, attached=attached)
 
 
 def part(source: ChildSource, deck: Deck, how: str) -> int:

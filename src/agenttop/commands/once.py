@@ -48,7 +48,7 @@ def print_once(settings: NodeSettings, window_s: float, *, as_json: bool) -> int
         from agenttop.view.text import picture
 
         width = shutil.get_terminal_size((100, 30)).columns
-        sys.stdout.write(picture(store, max(80, min(width, 200)), 40) + "\n")
+        sys.stdout.write(picture(store, max(80, min(width, 200)), 40))
     unread = [
         url for url in settings.urls if (s := store.engines.get(url)) is None or s.state not in READABLE
     ]

@@ -38,5 +38,5 @@ def run(arguments: argparse.Namespace) -> int:
         batch = source.take()
         store = Store()
         store.feed(batch.frames, batch.now)
-        sys.stdout.write(picture(store, 120, 40) + "\n")
+        sys.stdout.write(picture(store, 120, 40))
     return 0

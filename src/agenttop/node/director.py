@@ -40,6 +40,7 @@ class Director:
         api_key_env: str | None,
         engine: Callable[[str], EngineSample | None],
         knows: Callable[[str], bool],
+        slot_of: Callable[[AgentSample], int | None],
     ) -> None:
         self._hub = hub
         self._now = now
@@ -47,6 +48,7 @@ class Director:
         self._api_key_env = api_key_env
         self._engine = engine
         self._knows = knows
+        self._slot_of = slot_of
         self._driver: Driver | None = None
         self._plan: Plan | None = None
         self._profile: Profile | None = None
@@ -265,6 +267,7 @@ class Director:
                     with contextlib.suppress(ValueError):
                         self._names.remove(frame.agent)
                 else:
+                    frame = msgspec.structs.replace(frame, slot=self._slot_of(frame))
                     self.agents[frame.agent] = frame
             elif isinstance(frame, LoadSample):
                 frame = msgspec.structs.replace(frame, target=self.target)

@@ -47,6 +47,13 @@ class Joiner:
             for slot in slots
         ]
 
+    def slot_of(self, agent: AgentSample) -> int | None:
+        """The slot that serves the agent's request, where that is beyond doubt."""
+        if agent.state not in IN_FLIGHT:
+            return None
+        pair = _Pair(agent.agent, _request(agent))
+        return next((slot for (slot, _task), known in self._pairs.items() if known == pair), None)
+
     @staticmethod
     def _new_pairs(
         slots: list[SlotSample],

@@ -79,6 +79,7 @@ class Node:
             api_key_env=settings.api_key_env,
             engine=self._engines.get,
             knows=self._engines.knows,
+            slot_of=self._engines.slot_of,
         )
         self._wishes = Wishes(
             self.hub, self._now, self.director, self._engines, self.end, self._let_console_go

@@ -113,6 +113,11 @@ class EngineWatches:
         """The newest sample of an engine, by its URL."""
         return self.samples.get(url)
 
+    def slot_of(self, agent: AgentSample) -> int | None:
+        """The slot of its engine that serves an agent's request."""
+        joiner = self._joiners.get(agent.engine)
+        return joiner.slot_of(agent) if joiner is not None else None
+
     def knows(self, url: str) -> bool:
         """Whether this engine is watched; its first sample may still be on its way."""
         return url in self._watches
@@ -149,7 +154,7 @@ class EngineWatches:
 
     async def _follow(self, watch: EngineWatch) -> None:
         ticker = Ticker(self._interval_s)
-        joiner = Joiner()
+        joiner = self._joiners[watch.url] = Joiner()
         while True:
             reading = await watch.poll()
             self.samples[watch.url] = reading.sample
