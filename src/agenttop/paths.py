@@ -17,7 +17,9 @@ def _override(name: str) -> Path | None:
 
 def recordings() -> Path:
     """Recordings made without `--out` (`AGENTTOP_RECORDINGS`)."""
-    folder = _override("AGENTTOP_RECORDINGS") or Path(platformdirs.user_data_dir("agenttop", False)) / "recordings"
+    folder = (
+        _override("AGENTTOP_RECORDINGS") or Path(platformdirs.user_data_dir("agenttop", False)) / "recordings"
+    )
     return private_directory(folder)
 
 
@@ -32,7 +34,9 @@ def sessions() -> Path:
 
 def user_profiles() -> Path:
     """The user's own profiles (`AGENTTOP_PROFILES`); may not exist."""
-    return _override("AGENTTOP_PROFILES") or Path(platformdirs.user_config_dir("agenttop", False)) / "profiles"
+    return (
+        _override("AGENTTOP_PROFILES") or Path(platformdirs.user_config_dir("agenttop", False)) / "profiles"
+    )
 
 
 def demo_cache() -> Path:
