@@ -20,6 +20,8 @@ MAX_HEADER_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024
 """Of a reply that is not an event stream: an explanation, a token list."""
 
+_CR = 13
+
 AFTER_DONE_S = 1.0
 """How long the end of the body may follow `[DONE]` before the connection is given up."""
 
@@ -324,7 +326,7 @@ def _only_event(data: bytes) -> bytes | None:
     ):
         payload = data[at + 8 : -4]
         try:
-            if b"\r" not in payload and int(data[:at], 16) == len(data) - at - 4:
+            if _CR not in payload and int(data[:at], 16) == len(data) - at - 4:
                 return payload
         except ValueError:
             pass
