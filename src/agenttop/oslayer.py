@@ -73,6 +73,13 @@ def pid_alive(pid: int) -> bool:
     return psutil.pid_exists(pid)
 
 
+def give_way() -> None:
+    """Run at a lower priority than the processes that measure. Windows: left as it is."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            os.nice(10)
+
+
 def exit_with_parent(pipe: int = 0, before: Callable[[], None] | None = None) -> None:
     """End this process when the pipe at file descriptor `pipe` is closed by whoever started it.
 

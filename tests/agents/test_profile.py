@@ -11,6 +11,7 @@ import pytest
 from agenttop import paths
 from agenttop.agents.check import parse
 from agenttop.agents.distribution import Distribution
+from agenttop.agents.keys import KEYS
 from agenttop.agents.profile import Profile, load, names, scale
 from agenttop.agents.scale import LEAST_OUTPUT, hasten
 from agenttop.errors import AgenttopError, UsageError
@@ -267,3 +268,14 @@ def test_geometric_and_exponential_have_their_means() -> None:
 
 def test_the_profile_for_tests_is_one() -> None:
     assert profile(limit=2000).context.limit == 2000
+
+
+# Documentation
+
+
+def test_the_documentation_has_every_key_and_its_example_is_a_profile(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")
+    assert [key.path for key in KEYS if f"| `{key.path}` |" not in page] == []
+    example = tmp_path / "example.toml"
+    example.write_text(page.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    assert load(str(example)).agents == 6

@@ -59,6 +59,13 @@ def turn(**changes):
     return Turn(t=9.0, agent="a1", engine="u", profile="human", turn=3, t_queued=1.0, t_sent=2.0, **changes)
 
 
+def test_failures_in_a_row_are_told_once_until_something_changes():
+    noticer = Noticer()
+    kinds = ["refused", "refused", "refused", "stall", "stall", None, "stall"]
+    told = [len(noticer.notice(turn(error_kind=kind))) for kind in kinds]
+    assert told == [1, 0, 0, 1, 0, 0, 1]
+
+
 def test_failures_and_compactions_of_agents_are_events():
     (failure,) = Noticer().notice(turn(error_kind="cut", error="the stream ended early\x1b[2J"))
     assert failure.severity == "bad"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agenttop.errors import AgenttopError, UsageError
-from agenttop.oslayer import clean_descriptors, exit_with_parent, stop_signals
+from agenttop.oslayer import clean_descriptors, exit_with_parent, give_way, stop_signals
 
 HOST = "127.0.0.1"
 
@@ -69,6 +69,7 @@ def _serve(options: argparse.Namespace, report: int) -> NoReturn:
     for number in stop_signals():
         signal.signal(number, lambda *_: stop.set())
     exit_with_parent(0)
+    give_way()  # the demo must not slow down the console and the driver that measure it
     server = _start(options)
     address = str(server.listening_address)
     port = int(address.rpartition(":")[2])

@@ -16,6 +16,7 @@ class Noticer:
     def __init__(self) -> None:
         self._throttle: dict[str, frozenset[str]] = {}
         self._full: set[str] = set()
+        self._failing: dict[str, str] = {}
 
     def notice(self, frame: Frame) -> list[Event]:
         """Events caused by this frame, usually none."""
@@ -25,7 +26,7 @@ class Noticer:
             case EngineSample():
                 return self._pool(frame)
             case Turn():
-                return _turn(frame)
+                return self._turn(frame)
         return []
 
     def _gpu(self, gpu: GpuSample) -> list[Event]:
@@ -77,23 +78,27 @@ class Noticer:
             )
         ]
 
+    def _turn(self, turn: Turn) -> list[Event]:
+        if turn.error_kind == "cancelled":
+            return []
+        if turn.error_kind is not None:
+            # The first of a kind in a row: an engine that is down must not drown the events. All are counted.
+            if self._failing.get(turn.agent) == turn.error_kind:
+                return []
+            self._failing[turn.agent] = turn.error_kind
+            text = f"{turn.agent} turn {turn.turn} failed: {clean(turn.error or turn.error_kind)}"
+            return [_driver_event(turn, "agent.failure", text, severity="bad")]
+        self._failing.pop(turn.agent, None)
+        if turn.turn_kind == "compact":
+            before, after = units.count(turn.prompt_tokens), units.count(turn.context_tokens)
+            took = units.seconds(turn.t - turn.t_sent) if turn.t_sent is not None else units.MISSING
+            return [
+                _driver_event(
+                    turn, "agent.compact", f"{turn.agent} compacts {before} → {after} tokens ({took})"
+                )
+            ]
+        return []
 
-def _turn(turn: Turn) -> list[Event]:
-    if turn.error_kind is not None and turn.error_kind != "cancelled":
-        text = f"{turn.agent} turn {turn.turn} failed: {clean(turn.error or turn.error_kind)}"
-        return [
-            Event(
-                t=turn.t,
-                event="agent.failure",
-                text=text,
-                source="driver",
-                severity="bad",
-                subject=turn.agent,
-            )
-        ]
-    if turn.turn_kind == "compact" and turn.error_kind is None:
-        before, after = units.count(turn.prompt_tokens), units.count(turn.context_tokens)
-        took = units.seconds(turn.t - turn.t_sent) if turn.t_sent is not None else units.MISSING
-        text = f"{turn.agent} compacts {before} → {after} tokens ({took})"
-        return [Event(t=turn.t, event="agent.compact", text=text, source="driver", subject=turn.agent)]
-    return []
+
+def _driver_event(turn: Turn, name: str, text: str, *, severity: str = "info") -> Event:
+    return Event(t=turn.t, event=name, text=text, source="driver", severity=severity, subject=turn.agent)
