@@ -229,7 +229,7 @@ def test_a_decode_rate_that_falls_makes_it_unsteady(row: Rows) -> None:
         )
     made = row(turns)
     assert made.why_invalid is not None
-    assert made.why_invalid.startswith("unsteady: the decode rate fell by")
+    assert made.why_invalid.startswith("unsteady: the decode rate per agent fell from")
     # Rates 58, 56 ... 22 (the first turn of all lies in the warm-up): medians 53 first, 27 last, 40 of all.
     assert made.decode_drift_fraction == pytest.approx(-26 / 40)
 

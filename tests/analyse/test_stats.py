@@ -49,7 +49,5 @@ def test_noise_seldom_looks_like_a_trend() -> None:
 
 def test_drift_tells_how_far_and_whether_it_is_real() -> None:
     falling = [60.0 - index for index in range(30)]
-    change, real = drift(falling) or (0.0, False)
-    assert (change, real) == (pytest.approx(-20 / 45.5), True)
-    change, real = drift([50.0, 51.0, 49.0] * 500) or (1.0, True)
-    assert (change, real) == (0.0, False)
+    assert drift(falling) == (55.5, 35.5, pytest.approx(-20 / 45.5), True)
+    assert drift([50.0, 51.0, 49.0] * 500) == (50.0, 50.0, 0.0, False)

@@ -192,7 +192,7 @@ def _rates(span: Span, turns: Sequence[Turn], per_event: float | None) -> dict[s
         "decode_tok_s_per_agent_p50": median(felt),
         "decode_tok_s": total / span.window_s if total or not uncounted else None,
         "prefill_tok_s": _prefill(span, turns),
-        "decode_drift_fraction": moved[0] if moved else None,
+        "decode_drift_fraction": moved.change if moved else None,
         "estimated_fraction": estimated / total if total else None,
     }
 

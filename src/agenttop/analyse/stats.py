@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 TREND_P = 0.01
 """A trend less likely than this to come from chance counts as one."""
@@ -55,11 +56,21 @@ def trend_p(values: Sequence[float]) -> float:
     return math.erfc(z / math.sqrt(2))
 
 
-def drift(values: Sequence[float]) -> tuple[float, bool] | None:
-    """How far values in order of time have moved: (change as a share of their median, beyond chance).
+class Drift(NamedTuple):
+    """How far values in order of time have moved."""
 
-    The change is the median of the last third minus that of the first. None of too few values.
-    """
+    first: float
+    """Median of the first third."""
+    last: float
+    """Median of the last third."""
+    change: float
+    """Last minus first, as a share of the median of all."""
+    real: bool
+    """Beyond what chance does."""
+
+
+def drift(values: Sequence[float]) -> Drift | None:
+    """How far values in order of time have moved. None of too few values."""
     middle = median(values)
     if len(values) < TREND_LEAST or not middle:
         return None
@@ -68,4 +79,4 @@ def drift(values: Sequence[float]) -> tuple[float, bool] | None:
     assert first is not None
     assert last is not None
     step = math.ceil(len(values) / TREND_MOST)
-    return (last - first) / middle, trend_p(values[::step]) < TREND_P
+    return Drift(first, last, (last - first) / middle, trend_p(values[::step]) < TREND_P)

@@ -124,7 +124,8 @@ def _gap(span: Span, loads: Sequence[LoadSample]) -> list[str]:
 
 def _unsteady(turns: Sequence[Turn]) -> list[str]:
     moved = drift([rate for turn in turns if (rate := decode_rate(turn)) is not None])
-    if moved is None or not moved[1] or abs(moved[0]) <= DRIFT_SHARE:
+    if moved is None or not moved.real or abs(moved.change) <= DRIFT_SHARE:
         return []
-    way = "fell" if moved[0] < 0 else "rose"
-    return [f"unsteady: the decode rate {way} by {units.percent(abs(moved[0]))} within it"]
+    way = "fell" if moved.change < 0 else "rose"
+    span = f"{units.rate(moved.first)} to {units.rate(moved.last)} tok/s"
+    return [f"unsteady: the decode rate per agent {way} from {span} within it"]
