@@ -25,9 +25,8 @@ PACKAGES = (
     ("httptools", None),
     ("uvloop", "token time stamps are 2 to 6 times less exact without it"),
     ("xllamacpp", "needed for `agenttop demo`: pip install 'agenttop[demo]'"),
-    ("pandas", "needed for `export --to parquet`"),
+    ("pandas", "recordings as DataFrames: pip install 'agenttop[analysis]'"),
     ("pyarrow", "needed for `export --to parquet`: pip install 'agenttop[parquet]'"),
-    ("amdsmi", "an extra for AMD GPUs"),
 )
 
 LEAST_FREE_BYTES = 500 * 1024 * 1024

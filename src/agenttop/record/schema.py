@@ -6,8 +6,7 @@ Rules
   str TEXT, bytes BLOB, lists and dicts TEXT holding JSON. Missing is NULL.
 - `seq` numbers the rows of all tables together in the order in which they were written.
 - `commits` has one row per commit: the last `seq` it wrote and the span of `t` in it. Rows arrive almost
-  in the order of `t`, so it finds any span of time without an index on each table (which would cost
-  a sixth of the file and two fifths of the time to write it).
+  in the order of `t`, so it finds any span of time without an index to keep up on each table.
 - Frames of kinds this version does not know stand in `unknown`, as the lines they came as.
 """
 
