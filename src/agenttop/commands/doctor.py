@@ -197,5 +197,5 @@ def _engines(store: Store) -> list[dict[str, Any]]:
             text += f", {engine.model}"
         checks.append(_check("engine", good, text, engine.note))
         absent = _absent(store, url + ":")
-        checks += [check | {"what": check["what"].removeprefix(url + ":")} for check in absent]
+        checks += [check | {"what": "engine " + check["what"].removeprefix(url + ":")} for check in absent]
     return checks
