@@ -314,6 +314,32 @@ async def test_statuses(status: int, body: bytes, kind: str, said: str) -> None:
     assert reply.error.startswith(said)
 
 
+@pytest.mark.parametrize("padding", [0, 170])
+async def test_a_key_that_the_server_quotes_stays_out_of_the_error(padding: int) -> None:
+    key = "sk-0123456789abcdef0123456789abcdef"
+    said = f'{{"error":{{"message":"{"x" * padding} wrong key {key}"}}}}'.encode()
+    async with s.serve(s.always(s.plain(401, said))) as server:
+        client = Client(Endpoint(server.url, key), time.monotonic, LONG)
+        reply = await ask(server.url, client=client)
+        client.close()
+    assert reply.error_kind == "http-4xx"
+    assert "wrong key" in reply.error
+    assert "sk-0" not in reply.error
+
+
+async def test_nesting_beyond_reason_is_a_failure_of_the_protocol() -> None:
+    deep = b'{"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    reply = await ask_once(s.HEAD + s.token("x"), s.event(deep), s.DONE + s.END)
+    assert (reply.error_kind, reply.error) == ("protocol", "an event is nested too deeply")
+
+
+async def test_more_cached_tokens_than_the_prompt_has_are_no_count() -> None:
+    usage = {"prompt_tokens": 10, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 99}}
+    end = s.event({"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage})
+    reply = await ask_once(s.HEAD + s.token("x") + end + s.DONE + s.END)
+    assert (reply.prompt_tokens, reply.cached_tokens) == (10, None)
+
+
 async def test_an_error_event_in_a_stream() -> None:
     failure = s.event(
         {"error": {"code": 500, "message": "EngineCore\u001b[31m died", "type": "server_error"}}

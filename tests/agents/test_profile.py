@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 from pathlib import Path
@@ -241,6 +242,15 @@ def test_an_engine_that_does_not_tell_its_context() -> None:
 def test_an_engine_too_small_for_agents() -> None:
     with pytest.raises(AgenttopError, match="too small for agents"):
         scale(load("human"), 128)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no device files")
+def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    for path in ("/dev/zero", str(pipe)):
+        with pytest.raises(UsageError, match="not a regular file"):
+            load(path)
 
 
 # Distributions

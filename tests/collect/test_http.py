@@ -255,6 +255,29 @@ async def test_headers_with_control_characters_are_cleaned() -> None:
         assert "\x1b" not in reply.headers["server"]
 
 
+async def test_a_name_that_no_resolver_may_be_asked_for() -> None:
+    with pytest.raises(UnreachableError, match="is not an address"):
+        await get("http://xn--.invalid:80")
+
+
+async def test_a_key_that_the_server_quotes_is_not_passed_on() -> None:
+    def quote(host: hostile.HostileServer, connection: socket.socket) -> None:
+        hostile._read_request(host, connection)
+        body = {"error": "no such key: sk-secret"}
+        hostile._send(connection, (404, body), "application/json", "X-Key: sk-secret\r\n")
+
+    with hostile.HostileServer(quote) as server:
+        reply = await get(server.url, key="sk-secret")
+    assert b"no such key: (key)" in reply.body
+    assert "sk-secret" not in str(reply)
+
+
+async def test_a_reply_nested_beyond_reason_is_not_json() -> None:
+    deep = b'{"a":' * 50_000
+    with serves({"/slots": deep}) as server:
+        assert (await get(server.url)).json(dict) is None
+
+
 def test_httpx_is_not_imported_before_it_is_needed() -> None:
     import subprocess
     import sys

@@ -50,6 +50,9 @@ def test_values_that_are_no_counts() -> None:
     metrics = parse_metrics(text, 0.0, None)
     assert metrics is not None
     assert (metrics.running, metrics.waiting, metrics.decode_calls) == (None, None, None)
+    beyond = parse_metrics("llamacpp:prompt_tokens_total 1e308\n", 0.0, None)
+    assert beyond is not None
+    assert beyond.prompt_tokens is None
 
 
 def test_large_counters_in_short_form() -> None:

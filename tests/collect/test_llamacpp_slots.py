@@ -98,7 +98,30 @@ def test_a_prompt_that_is_no_utf8_does_not_spoil_the_rest() -> None:
     assert (slot.number, slot.decoded) == (3, 2)
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"<html>", b"[1,2]", b'[{"id":"x"}]', b'[{"id":0,', b"[[]]"])
+def test_figures_beyond_reason_are_unknown() -> None:
+    huge = 10**400
+    (slot,) = parse_slots(
+        f'[{{"id":0,"is_processing":true,"n_ctx":{huge},"id_task":{huge},"n_prompt_tokens":{huge},'
+        f'"n_prompt_tokens_cache":{1 << 63},"next_token":[{{"n_decoded":{huge}}}]}}]'.encode()
+    )
+    assert (slot.context_limit, slot.task, slot.held, slot.cached, slot.decoded) == (None,) * 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{}",
+        b"<html>",
+        b"[1,2]",
+        b'[{"id":"x"}]',
+        b'[{"id":0,',
+        b"[[]]",
+        b'[{"id":-5}]',
+        b'[{"id":9223372036854775808}]',
+        b'[{"id":0,"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}]",
+    ],
+)
 def test_anything_else_is_a_value_error(text: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_slots(text)

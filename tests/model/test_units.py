@@ -19,6 +19,12 @@ def test_what_is_no_duration_is_refused_in_one_sentence(text):
         units.parse_duration(text)
 
 
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 400 + "h", "100000h"])
+def test_a_duration_beyond_reason_is_refused(text):
+    with pytest.raises(UsageError, match="is too long"):
+        units.parse_duration(text)
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("12:34", 754), ("1:02:03", 3723), ("90s", 90), ("0:00", 0)])
 def test_session_times_may_be_clocks_or_durations(text, seconds):
     assert units.parse_clock(text) == seconds

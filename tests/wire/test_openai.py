@@ -131,7 +131,10 @@ def test_a_field_of_another_type_does_not_cost_the_rest() -> None:
     assert chunk.timings is None
 
 
-@pytest.mark.parametrize("payload", [b"", b"hello", b"[1]", b'"x"', b'{"choices":', b"\xff", b"null", b"7"])
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"hello", b"[1]", b'"x"', b'{"choices":', b"\xff", b"null", b"7", b'{"x":' + b"[" * 50_000],
+)
 def test_what_is_no_object_is_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="an event"):
         read_chunk(payload)

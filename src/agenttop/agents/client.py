@@ -73,6 +73,8 @@ class Endpoint:
                 raise UsageError("the API key holds characters that no header can carry")
             head.append(f"authorization: Bearer {api_key}")
         self._head = "\r\n".join(head)
+        self.secret = api_key or None
+        """The key, for taking it out of what a server says."""
 
     def request(self, path: str, body: bytes) -> bytes:
         """A whole POST request."""
@@ -130,6 +132,7 @@ class Client:
     async def send(self, body: bytes, reply: Reply, path: str = CHAT_PATH, stream: bool = True) -> None:
         """Post `body` and fill `reply` until it has ended. Failures are noted on it, never raised."""
         self._reply = reply
+        reply.secret = self._endpoint.secret
         self._cancelled = False
         request = self._endpoint.request(path, body)
         try:

@@ -70,12 +70,17 @@ def _is_path(text: str) -> bool:
 
 def _text(file: Path) -> str:
     try:
-        if file.stat().st_size > MAX_FILE_BYTES:
+        if file.exists() and not file.is_file() and not file.is_dir():
+            raise UsageError(f"{file}: not a regular file, so not a profile")  # a device may never end
+        with file.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
             raise UsageError(f"{file}: larger than {MAX_FILE_BYTES} bytes, so not a profile")
-        return file.read_text(encoding="utf-8-sig")
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError:
         raise UsageError(f"{file}: no such file") from None
     except UnicodeDecodeError:
         raise UsageError(f"{file}: not UTF-8 text, so not a profile") from None
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{file}: cannot be read: {clean(str(reason))}") from None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from agenttop.model.text import clean
+from agenttop.model.text import clean, without
 from agenttop.wire.openai import (
     DONE,
     Chunk,
@@ -57,6 +57,7 @@ class Reply:
         "reads",
         "reasoning_chars",
         "refusal",
+        "secret",
         "shared_reads",
         "status",
         "t_end",
@@ -99,6 +100,8 @@ class Reply:
         self.error_kind: str | None = None
         self.error: str | None = None
         self.refusal: ErrorReply | None = None
+        self.secret: str | None = None
+        """The API key that was sent: it must not come back in an error, which is shown and recorded."""
         self.body = b""
         """Of a reply that is not a stream."""
 
@@ -148,7 +151,9 @@ class Reply:
             counted = _count(self.progress.cache)
         if counted is None and self.timings is not None:
             counted = _count(self.timings.cache_n)
-        return counted
+        prompt = self.prompt_tokens
+        # More than the whole prompt is no count.
+        return None if counted is not None and prompt is not None and counted > prompt else counted
 
     @property
     def reasoning_tokens(self) -> int | None:
@@ -180,7 +185,7 @@ class Reply:
         """Note a failure; the first one stands."""
         if self.error_kind is None:
             self.error_kind = kind
-            self.error = clean(message)
+            self.error = clean(without(self.secret, message))
 
     def event(self, payload: bytes, now: float) -> None:
         """Take in one event of the stream. Raises ValueError when it is unreadable.
@@ -192,7 +197,7 @@ class Reply:
             return
         try:
             chunk = decode_chunk(payload)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             chunk = read_chunk(payload)
         if chunk.timings is not None:
             self.timings = chunk.timings
@@ -208,7 +213,7 @@ class Reply:
                 self.watch()
         choice = choices[0]
         if choice.finish_reason is not None:
-            self.finish_reason = clean(choice.finish_reason, 40)
+            self.finish_reason = clean(without(self.secret, choice.finish_reason), 40)
         delta = choice.delta
         if delta is None:
             text, reasoning = choice.text, None

@@ -29,6 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agenttop.commands.console import full_screen, watch
     from agenttop.errors import UsageError
     from agenttop.model.units import parse_duration
+    from agenttop.node.director import MOST_AGENTS
     from agenttop.node.settings import NodeSettings
 
     if importlib.util.find_spec("xllamacpp") is None:
@@ -36,6 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     out = Path(arguments.out).absolute() if arguments.out else None
     if out is not None and out.exists():
         raise UsageError(f"{out} exists already", "give --out another name; recordings are never overwritten")
+    if not 0 <= arguments.agents <= MOST_AGENTS:
+        raise UsageError(f"--agents {arguments.agents} is out of range", f"0 to {MOST_AGENTS}")
     settings = NodeSettings(
         demo=True, demo_agents=arguments.agents, discover=False, record=not arguments.no_record, out=out
     )

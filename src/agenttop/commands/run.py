@@ -37,11 +37,16 @@ def run(arguments: argparse.Namespace) -> int:
     from agenttop.model.units import parse_duration
 
     settings = from_arguments(arguments)
+    seconds = parse_duration(arguments.duration)
+    if seconds <= 0:
+        raise UsageError("--for 0 leaves no time for a level", "e.g. --for 22m")
+    if not 0.01 <= arguments.pace <= 1000:  # not a number fails this too
+        raise UsageError(f"--pace {arguments.pace:g} is out of range", "0.01 to 1000")
     plan = RunPlan(
         engine=_engine(settings.urls),
         profile=_profile_reference(arguments.profile),
         levels=_levels(arguments),
-        seconds=parse_duration(arguments.duration),
+        seconds=seconds,
         stagger_s=parse_duration(arguments.stagger) if arguments.stagger else None,
         seed=arguments.seed,
         pace=arguments.pace,
@@ -79,6 +84,7 @@ def _profile_reference(name: str) -> str:
 def _levels(arguments: argparse.Namespace) -> list[int]:
     from agenttop.agents.profile import load
     from agenttop.errors import UsageError
+    from agenttop.node.director import MOST_AGENTS
 
     if arguments.levels is None:
         levels = [arguments.agents if arguments.agents is not None else load(arguments.profile).agents]
@@ -91,4 +97,6 @@ def _levels(arguments: argparse.Namespace) -> list[int]:
             ) from None
     if not levels or any(level < 1 for level in levels):
         raise UsageError("every level needs at least one agent")
+    if max(levels) > MOST_AGENTS:
+        raise UsageError(f"{max(levels)} agents are too many", f"at most {MOST_AGENTS}")
     return levels

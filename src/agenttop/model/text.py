@@ -9,6 +9,21 @@ import re
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
+def without(secret: str | None, text: str) -> str:
+    """`text` with `(key)` in place of a secret: some servers quote the key they were sent.
+
+    A text that was cut within the secret loses that rest of it, too.
+    """
+    if not secret:
+        return text
+    text = text.replace(secret, "(key)")
+    if text.endswith("…"):
+        for length in range(len(secret) - 1, 3, -1):
+            if text[:-1].endswith(secret[:length]):
+                return text[: -1 - length] + "…"
+    return text
+
+
 def clean(text: str, limit: int = 200) -> str:
     """One line without control sequences, at most `limit` characters long."""
     one_line = _UNSAFE.sub(" ", text[: limit * 4])

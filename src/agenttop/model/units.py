@@ -8,6 +8,9 @@ from agenttop.errors import UsageError
 
 MISSING = "–"
 
+LONGEST_S = 1000 * 24 * 3600.0
+"""Nothing lasts longer: beyond some size a number of seconds is not even finite."""
+
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
@@ -17,7 +20,10 @@ def parse_duration(text: str) -> float:
     if not match or not any(match.groups()):
         raise UsageError(f"'{text}' is not a duration", "write 30s, 22m or 1h30m")
     hours, minutes, seconds = (float(part) if part else 0.0 for part in match.groups())
-    return hours * 3600 + minutes * 60 + seconds
+    total = hours * 3600 + minutes * 60 + seconds
+    if total > LONGEST_S:
+        raise UsageError(f"'{text[:40]}' is too long", f"at most {LONGEST_S / 3600:.0f}h")
+    return total
 
 
 def parse_clock(text: str) -> float:

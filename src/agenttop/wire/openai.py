@@ -153,6 +153,8 @@ def read_chunk(payload: bytes) -> Chunk:
         if not isinstance(value, dict):
             raise ValueError("an event holds no JSON object") from None
         return _salvage(value)
+    except RecursionError:
+        raise ValueError("an event is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"an event is not JSON: {clean(payload[:80].decode('utf-8', 'replace'))}") from error
 
@@ -226,7 +228,7 @@ def read_error(body: bytes, status: int) -> ErrorReply:
     """The body of a reply with an error status, whatever it is: JSON of any shape, HTML, nothing."""
     try:
         value = _anything.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if isinstance(value, dict):
         found = _error_of(value)

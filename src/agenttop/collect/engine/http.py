@@ -20,7 +20,7 @@ import msgspec
 
 import agenttop
 from agenttop.collect.engine.url import is_local
-from agenttop.model.text import clean
+from agenttop.model.text import clean, without
 
 if TYPE_CHECKING:
     import httpx
@@ -112,9 +112,11 @@ class Reply(msgspec.Struct, frozen=True):
             return msgspec.json.decode(self.body, type=wanted)
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass
+        except RecursionError:  # nested tens of thousands deep
+            return None
         try:  # a server may echo bytes that are no UTF-8
             return msgspec.json.decode(self.text().encode(), type=wanted)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
 
 
@@ -132,6 +134,7 @@ class EngineClient:
         self.base_url = base_url
         self.allowed = frozenset(allowed)
         self.has_key = api_key is not None
+        self._key = api_key or None
         self.now = now
         self.reply_s: float | None = None
         """How long the newest reply took."""
@@ -194,7 +197,7 @@ class EngineClient:
     def restricted(self, allowed: Iterable[str]) -> EngineClient:
         """A client with the same connection and key for another list of paths."""
         other = EngineClient(self.base_url, allowed, now=self.now)
-        other.has_key = self.has_key
+        other.has_key, other._key = self.has_key, self._key
         other._headers = self._headers
         other._turn = self._turn
         other._client = self._open()
@@ -241,7 +244,7 @@ class EngineClient:
             raise _protocol_error(error, path) from error
         except (httpx.TransportError, OSError) as error:
             raise CutError(f"hung up during GET {path}") from error
-        except httpx.InvalidURL as error:
+        except (httpx.InvalidURL, UnicodeError) as error:  # the second: a name that IDNA does not allow
             raise UnreachableError(f"is not an address that can be asked: {clean(str(error))}") from error
         self.reply_s = reply.seconds
         if reply.status in (401, 403):
@@ -254,7 +257,9 @@ class EngineClient:
 
     async def _fetch(self, client: httpx.AsyncClient, path: str, limit: int, started: float) -> Reply:
         async with client.stream("GET", self.base_url + path) as response:
-            headers = {name.lower(): clean(value) for name, value in response.headers.items()}
+            headers = {
+                name.lower(): clean(without(self._key, value)) for name, value in response.headers.items()
+            }
             if headers.get("content-encoding", "identity") != "identity":
                 raise NotHttpError(f"sends GET {path} compressed, which was not asked for")
             announced = headers.get("content-length", "")
@@ -266,7 +271,10 @@ class EngineClient:
                 if len(body) > limit:
                     raise _too_big(path, limit)
             now = self.now()
-            return Reply(response.status_code, headers, bytes(body), now, now - started)
+            content = bytes(body)
+            if self._key:  # some servers quote the key they were sent; what they say is shown and recorded
+                content = content.replace(self._key.encode(), b"(key)")
+            return Reply(response.status_code, headers, content, now, now - started)
 
     def _same_place(self, path: str, location: str) -> str:
         """Where a redirect leads, if it only adds or drops the slash at the end. Raises MovedError."""

@@ -10,7 +10,7 @@ from agenttop.collect.engine.base import Reasons
 from agenttop.collect.engine.llamacpp_metrics import Metrics
 from agenttop.collect.engine.llamacpp_pool import UNKNOWN, UNKNOWN_FIX, Pool
 from agenttop.collect.engine.llamacpp_rates import Rates, SlotRates
-from agenttop.collect.engine.llamacpp_slots import Slot
+from agenttop.collect.engine.llamacpp_slots import MAX_COUNT, Slot
 from agenttop.model.frames import EngineSample, Missing, SlotSample
 from agenttop.model.text import clean
 
@@ -48,7 +48,16 @@ class Props(msgspec.Struct):
     def context_limit(self) -> int | None:
         """Tokens one slot may hold."""
         settings = self.default_generation_settings
-        return settings.n_ctx if settings is not None and (settings.n_ctx or 0) > 0 else None
+        return _sensible(settings.n_ctx) or None if settings is not None else None
+
+    @property
+    def slots(self) -> int | None:
+        """Number of slots."""
+        return _sensible(self.total_slots)
+
+
+def _sensible(count: int | None) -> int | None:
+    return count if count is not None and 0 <= count < MAX_COUNT else None
 
 
 def identity(t: float, url: str, props: Props, pid: int | None) -> EngineSample:
@@ -62,7 +71,7 @@ def identity(t: float, url: str, props: Props, pid: int | None) -> EngineSample:
         version=props.version,
         model=props.model,
         pid=pid,
-        slots_total=props.total_slots,
+        slots_total=props.slots,
         context_limit_tokens=props.context_limit,
     )
 

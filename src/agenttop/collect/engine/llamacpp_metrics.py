@@ -9,7 +9,6 @@ changes with the process.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import msgspec
@@ -31,6 +30,8 @@ _WANTED = frozenset(
         "requests_deferred",
     )
 )
+MAX_TOTAL = 1e15
+"""A counter beyond it (or infinite, or not a number) counts nothing."""
 _RARELY_S, _OFTEN_S, _ALWAYS_S = 10.0, 2.0, 0.8
 _EARLY_S = 0.3
 """A tick may come a little before its time."""
@@ -78,7 +79,7 @@ def parse_metrics(text: str, at: float, process: str | None) -> Metrics | None:
 
     def value(name: str) -> int | None:
         found = total(samples, _PREFIX + name)
-        return int(found) if found is not None and math.isfinite(found) and found >= 0 else None
+        return int(found) if found is not None and 0 <= found < MAX_TOTAL else None
 
     return Metrics(
         at=at,

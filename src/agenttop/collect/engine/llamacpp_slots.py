@@ -17,6 +17,9 @@ import msgspec
 SLOTS_LIMIT = 8_000_000
 """Bytes: 256 slots are 0.4 MB; builds before Aug 2025 put the whole prompts into the reply."""
 
+MAX_COUNT = 1 << 40
+"""No slot counts this far: a figure beyond it is a mistake of the server, and unknown to us."""
+
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
     """One slot at one moment. None: this build does not tell."""
@@ -66,9 +69,14 @@ _decoder = msgspec.json.Decoder(list[_Row])
 def parse_slots(body: bytes) -> list[Slot]:
     """All slots, in the order of the reply. Raises ValueError when the body is something else."""
     try:
-        rows = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        rows = _decoder.decode(body.decode("utf-8", "replace").encode())  # DecodeError is a ValueError
+        try:
+            rows = _decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            rows = _decoder.decode(body.decode("utf-8", "replace").encode())  # DecodeError is a ValueError
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if any(not 0 <= row.id < MAX_COUNT for row in rows):
+        raise ValueError("a slot has a number that is none")
     return [_slot(row) for row in rows]
 
 
@@ -76,14 +84,14 @@ def _slot(row: _Row) -> Slot:
     following = row.next_token[0] if isinstance(row.next_token, list) and row.next_token else row.next_token
     following = following if isinstance(following, _Next) else _Next()
     task = row.id_task if row.id_task is not None else row.task_id
-    task = task if task is not None and task >= 0 else None
+    task = _count(task)
     processing = bool(row.state) if row.is_processing is None else row.is_processing
     never_used = task is None and not processing
     return Slot(
         number=row.id,
         processing=processing,
         task=task,
-        context_limit=row.n_ctx if row.n_ctx and row.n_ctx > 0 else None,
+        context_limit=_count(row.n_ctx) or None,
         held=0 if never_used else _count(row.n_prompt_tokens),
         processed=_count(row.n_prompt_tokens_processed),
         cached=_count(row.n_prompt_tokens_cache),
@@ -93,4 +101,4 @@ def _slot(row: _Row) -> Slot:
 
 
 def _count(value: int | None) -> int | None:
-    return value if value is not None and value >= 0 else None
+    return value if value is not None and 0 <= value < MAX_COUNT else None
