@@ -8,12 +8,18 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+    Guest = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 WINDOWS = sys.platform == "win32"
 
@@ -43,9 +49,35 @@ def stop_signals() -> list[signal.Signals]:
     return wanted
 
 
-def terminal_gone_signals() -> list[signal.Signals]:
-    """Signals that say the terminal has gone away."""
-    return [] if sys.platform == "win32" else [signal.SIGHUP]
+SOCKET_PATH_BYTES = 100
+"""Linux allows 107 bytes in the path of a Unix socket, macOS 103."""
+
+
+def unix_socket_fits(path: Path) -> bool:
+    """Whether this system has Unix sockets, and this path is short enough for one."""
+    return sys.platform != "win32" and len(str(path).encode()) <= SOCKET_PATH_BYTES
+
+
+async def listen_on_unix_socket(path: Path, serve: Guest, limit: int) -> asyncio.Server:
+    """Listen at a path; its folder says who may come. Raises OSError, also where there is no such thing."""
+    if sys.platform == "win32":
+        raise OSError("no Unix sockets on Windows")
+    import asyncio
+
+    return await asyncio.start_unix_server(serve, str(path), limit=limit)
+
+
+def connect_to_unix_socket(path: str) -> socket.socket:
+    """A connection to what listens at a path. Raises OSError."""
+    if sys.platform == "win32":
+        raise OSError("no Unix sockets on Windows")
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(path)
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 def private_directory(path: Path) -> Path:

@@ -337,10 +337,7 @@ async def _serve(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     outbox = Outbox(descriptor)
     driver = Driver(outbox)
-    try:
-        loop.add_signal_handler(signal.SIGTERM, driver.stop)
-    except (NotImplementedError, ValueError):
-        signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(driver.stop))
+    signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(driver.stop))
     threading.Thread(target=read_orders, args=(loop, driver), name="orders", daemon=True).start()
     # What lives from here on is short-lived; the collector need not walk the rest again and again.
     gc.collect()

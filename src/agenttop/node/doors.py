@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hmac
 import secrets
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,11 +17,8 @@ import msgspec
 
 from agenttop.model.door import Door, Knock
 from agenttop.model.frames import Session
-from agenttop.oslayer import private_file
+from agenttop.oslayer import listen_on_unix_socket, private_file, unix_socket_fits
 from agenttop.wire.codec import MAX_LINE_BYTES
-
-SOCKET_PATH_BYTES = 100
-"""Linux allows 107 bytes in a Unix socket path, macOS 103."""
 
 UNREAD_BYTES = 32 * 1024 * 1024
 """A console that has stopped reading is let go beyond this."""
@@ -64,9 +60,7 @@ class Doorman:
         self._socket = folder / f"{session.session}.sock"
         self._session = session
         self._enter, self._leave, self._line = enter, leave, line
-        self._unix = (
-            hasattr(socket, "AF_UNIX") and hasattr(asyncio, "start_unix_server") if unix is None else unix
-        )
+        self._unix = unix_socket_fits(self._socket) if unix is None else unix
         self._server: asyncio.Server | None = None
         self._guests: set[asyncio.Task[None]] = set()
         self.door = Door(
@@ -81,11 +75,9 @@ class Doorman:
 
     async def open(self) -> None:
         """Start to listen and write the session's file."""
-        if self._unix and len(str(self._socket).encode()) <= SOCKET_PATH_BYTES:
+        if self._unix:
             self._socket.unlink(missing_ok=True)
-            self._server = await asyncio.start_unix_server(
-                self._guest, str(self._socket), limit=MAX_LINE_BYTES
-            )
+            self._server = await listen_on_unix_socket(self._socket, self._guest, MAX_LINE_BYTES)
             self.update(unix=str(self._socket))
         else:
             self._server = await asyncio.start_server(self._guest, "127.0.0.1", 0, limit=MAX_LINE_BYTES)

@@ -101,6 +101,9 @@ class Node:
         self._catch_signals()
         self.hub.publish([self.session])
         self.hub.announce_recording()
+        # Before anybody is listened to: the first wish may be a run against one of them.
+        for url in self._settings.urls:
+            self._engines.add(url, load_allowed=True)
         if self._stream is not None:
             self._pipe = PipeListener(self._stream)
             self.hub.join(self._pipe)
@@ -110,8 +113,6 @@ class Node:
         await self._doorman.open()
         self._spawn(self._watch_host())
         self._spawn(self._keep_books())
-        for url in self._settings.urls:
-            self._engines.add(url, load_allowed=True)
         if self._settings.demo:
             self._spawn(self._start_demo())
         if self._settings.discover and not self._settings.demo:

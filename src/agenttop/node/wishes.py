@@ -69,10 +69,10 @@ class Wishes:
             case c.StopAgent():
                 self._now_or_refuse(lambda: self._director.stop_one(command.agent))
             case c.StopAll():
-                self._abandon_run()
+                self._abandon_all()
                 self._director.stop_all()
             case c.Drain():
-                self._abandon_run()
+                self._abandon_all()
                 self._director.drain()
             case c.Pause():
                 self._director.pause(command.on)
@@ -103,11 +103,13 @@ class Wishes:
         task.add_done_callback(self._jobs.discard)
 
     async def _carry_out(self, work: Coroutine[Any, Any, None]) -> None:
-        async with self._turn:  # one wish at a time, in the order they came
-            try:
+        try:
+            async with self._turn:  # one wish at a time, in the order they came
                 await work
-            except AgenttopError as error:
-                self._refuse(str(error))
+        except AgenttopError as error:
+            self._refuse(str(error))
+        finally:
+            work.close()  # given up before its turn came
 
     def _now_or_refuse(self, work: Callable[[], None]) -> None:
         try:
@@ -123,6 +125,12 @@ class Wishes:
             self._refuse("a run is in progress: stop it first (x stops all agents)")
             return
         self._run = asyncio.ensure_future(self._run_plan(plan))
+
+    def _abandon_all(self) -> None:
+        """Whoever stops everything means also the start that still waits for its engine."""
+        for job in self._jobs:
+            job.cancel()
+        self._abandon_run()
 
     def _abandon_run(self) -> None:
         if self._run is not None and not self._run.done():

@@ -14,7 +14,7 @@ from agenttop.model.clock import Clock
 from agenttop.model.commands import Command
 from agenttop.model.door import Door, Knock
 from agenttop.model.frames import Bye, Frame
-from agenttop.oslayer import child_environment, detached
+from agenttop.oslayer import child_environment, connect_to_unix_socket, detached
 from agenttop.stream.base import Batch
 from agenttop.wire.codec import LineSplitter, Unknown, WireError, decode_frame, encode
 
@@ -178,15 +178,15 @@ class AttachSource(LineSource):
 
 
 def _connect(door: Door) -> socket.socket:
-    family = socket.AF_UNIX if door.unix is not None else socket.AF_INET
-    connection = socket.socket(family, socket.SOCK_STREAM)
     try:
-        connection.connect(door.unix if door.unix is not None else ("127.0.0.1", door.port or 0))
+        if door.unix is not None:
+            return connect_to_unix_socket(door.unix)
+        connection = socket.create_connection(("127.0.0.1", door.port or 0), timeout=5)
     except OSError as error:
-        connection.close()
         raise AgenttopError(
             f"session {door.session} does not answer: {error}", "see `agenttop list` for sessions that run"
         ) from error
+    connection.settimeout(None)
     return connection
 
 
