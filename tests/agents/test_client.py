@@ -314,6 +314,13 @@ async def test_statuses(status: int, body: bytes, kind: str, said: str) -> None:
     assert reply.error.startswith(said)
 
 
+async def test_an_upgrade_that_nobody_asked_for() -> None:
+    head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    reply = await ask_once(head + b"\x00\x00\x12\x04")
+    assert (reply.error_kind, reply.t_first_token) == ("protocol", None)
+    assert "another protocol" in reply.error
+
+
 @pytest.mark.parametrize("padding", [0, 170])
 async def test_a_key_that_the_server_quotes_stays_out_of_the_error(padding: int) -> None:
     key = "sk-0123456789abcdef0123456789abcdef"

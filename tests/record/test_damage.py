@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from agenttop.errors import AgenttopError
 from agenttop.model.clock import ManualClock
+from agenttop.record.opening import closed_in_order
 from agenttop.record.read import Recording
 from agenttop.record.rescue import rescue
 from agenttop.stream.replay import ReplaySource
@@ -52,6 +54,18 @@ def full(path: Path) -> AgenttopError:
 
 def refused(path: Path) -> str:
     return full(path).message
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
+    pipe = tmp_path / "a.agenttop"
+    os.mkfifo(pipe)
+    sentence = f"{pipe} is not a regular file, so not a recording"
+    assert refused(pipe) == sentence
+    with pytest.raises(AgenttopError) as caught:
+        rescue(pipe, tmp_path / "b.agenttop")
+    assert str(caught.value) == sentence
+    assert not closed_in_order(pipe)
 
 
 def test_each_kind_of_wrong_file_has_its_sentence(tmp_path: Path, sound: bytes) -> None:

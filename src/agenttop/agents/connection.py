@@ -139,6 +139,8 @@ class Connection(asyncio.Protocol):
             if not self._headers_done:
                 self._header_bytes += len(data)
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            reply.fail("protocol", "the server wants to speak another protocol on this connection")
         except httptools.HttpParserError as error:
             reply.fail("protocol", f"not an HTTP reply: {error}")
         fresh = reply.events - before

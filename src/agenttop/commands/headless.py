@@ -30,6 +30,8 @@ class Progress:
         self._agents: dict[str, AgentSample] = {}
         self.session: Session | None = None
         self.failure: str | None = None
+        self.abandoned = False
+        """Somebody stopped all agents from a console that is attached: the run is over."""
 
     def feed(self, frames: list[Any], now: float) -> None:
         """Take in frames and show where the run is."""
@@ -51,6 +53,8 @@ class Progress:
     def _event(self, event: Event) -> None:
         if event.event in ("command.refused", "run.failed", "demo.failed"):
             self.failure = event.text
+        elif event.event == "run.abandoned":
+            self.failure, self.abandoned = event.text, True
         clear = "\r\x1b[K" if self._tty else ""
         sys.stderr.write(f"{clear}{units.clock(event.t)} {event.text}\n")
         sys.stderr.flush()
@@ -66,7 +70,7 @@ class Progress:
             text = f"{load.active}/{load.target} agents  {rate} tok/s  {load.turns_done} turns"
             if load.failures:
                 text += f"  {load.failures} failed"
-        sys.stderr.write(f"\r\x1b[K{units.clock(now)} {bar} {share:4.0%}  {text}")
+        sys.stderr.write(f"\r\x1b[K{units.clock(now)} {bar} {share * 100:3.0f} %  {text}")
         sys.stderr.flush()
 
 
@@ -97,6 +101,9 @@ def _follow(source: ChildSource, total: float, *, limit: float, quit_at_limit: b
             progress.feed(batch.frames, batch.now)
             if batch.ended:
                 break
+            if progress.abandoned and not quitting:
+                quitting = True
+                source.send(Quit())
             if batch.now >= limit and not quitting:
                 quitting = True
                 if not quit_at_limit:

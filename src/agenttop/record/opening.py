@@ -86,6 +86,8 @@ def open_recording(path: Path) -> OpenFile:
 def closed_in_order(path: Path) -> bool:
     """Whether the recording was finished: its header is out of write-ahead mode. False when unreadable."""
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(20)[18:] == b"\1\1"
     except OSError:
@@ -96,6 +98,8 @@ def _header(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise AgenttopError(f"{path} is a folder, not a recording")
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+            raise AgenttopError(f"{path} is not a regular file, so not a recording")
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
     except FileNotFoundError as error:

@@ -65,6 +65,8 @@ def rescue(path: Path, out: Path) -> Rescued:
 
 def _whole_copy(path: Path, folder: Path) -> Path:
     """A copy without the page that was cut in two: half a page reads as rows of zeros."""
+    if path.exists() and not path.is_file():  # a device may never end
+        raise AgenttopError(f"{path} is not a regular file, so not a recording")
     try:
         copy = Path(shutil.copyfile(path, folder / path.name))
         side = path.with_name(f"{path.name}-wal")
