@@ -20,7 +20,7 @@ ON_CURSOR = "@"
 
 
 class Lines(Widget):
-    """Shows what `show` was last given; a line keeps its strip until its spans change.
+    """Shows what `show` was last given; a line keeps its strip until its spans or the width change.
 
     Every role of `view.spans.ROLES` is a component class, `lines--<role>`; `lines--cursor` gives the
     background of the selected row.
@@ -75,7 +75,8 @@ class Lines(Widget):
         if y >= len(self._strips):
             return Strip.blank(self.size.width, self._style("text"))
         strip = self._strips[y]
-        if strip is None:
+        # Looked at here, not in `on_resize`: that comes only after the first painting in a new size.
+        if strip is None or strip.cell_length != self.size.width:
             strip = self._strips[y] = self._strip(self._shown[y])
         return strip
 
@@ -105,10 +106,6 @@ class Lines(Widget):
                 style = style + Style(bgcolor=cursor.bgcolor)
             self._styles[role] = style
         return style
-
-    def on_resize(self) -> None:
-        """A strip is as wide as the widget."""
-        self._strips = [None] * len(self._shown)
 
     def on_click(self, event: events.Click) -> None:
         """Pass a click on as the line it hit."""
