@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 import math
+import os
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -54,7 +55,9 @@ class Console(LoadActions, TimeActions):
     def __init__(
         self, deck: Deck, *, clock: Clock | None = None, attached: bool = False, theme: str = DARK.name
     ) -> None:
-        super().__init__()
+        # Textual answers NO_COLOR with shades of grey, unless the application speaks in the terminal's own
+        # colours: then with none at all, which is what NO_COLOR asks for.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.deck = deck
         self.store = Store()
         self.row = None
@@ -67,7 +70,7 @@ class Console(LoadActions, TimeActions):
         self._live = LiveScreen()
         self._picture = Picture([])
         self._drawn_changes = -1
-        self._drawn_second = -1
+        self._drawn_seconds = (-1, -1)
         self._drawn_at = -math.inf
         self._cost_at = -math.inf
         self._cost_meter: object | None = None
@@ -97,13 +100,16 @@ class Console(LoadActions, TimeActions):
             self.draw()
 
     def _due(self, batch: Batch) -> bool:
-        second = int(batch.now)
-        if self.store.changes == self._drawn_changes and second == self._drawn_second:
+        if self.store.changes == self._drawn_changes and self._seconds() == self._drawn_seconds:
             return False
         if batch.reset or self._drawn_changes < 0 or any(isinstance(frame, Event) for frame in batch.frames):
             return True
         lively = bool(self.store.agents) and self.store.changes != self._drawn_changes
         return self._clock.monotonic() - self._drawn_at >= (LIVELY_S if lively else CALM_S)
+
+    def _seconds(self) -> tuple[int, int]:
+        """What the clocks show: the moment on the screen, and how far the session has got meanwhile."""
+        return int(self.store.now), int(self.deck.duration)
 
     def draw(self) -> None:
         """Compose the picture for the size there is, and show what differs."""
@@ -114,7 +120,7 @@ class Console(LoadActions, TimeActions):
         self._picture = compose(self.store, width, height, self.look())
         changed = lines.show(self._picture.lines)
         self._drawn_changes = self.store.changes
-        self._drawn_second = int(self.store.now)
+        self._drawn_seconds = self._seconds()
         self._drawn_at = self._clock.monotonic()
         top = self.screen
         if top is not self._live:
