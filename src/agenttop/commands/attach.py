@@ -29,6 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     source = AttachSource(door, SystemClock())
     how = show(new_deck(source), attached=True)
     if how == "leave" or source.accepts is not None:
+        if source.accepts is None:
+            sys.stdout.write(f"left running: agenttop attach {door.session}\n")
         source.send(Leave())
     else:
         source.send(Quit())

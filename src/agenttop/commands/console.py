@@ -57,6 +57,7 @@ def part(source: ChildSource, deck: Deck, how: str) -> int:
     session = deck.session
     recording = session.recording if session is not None else None
     ended = source.accepts
+    failure: str | None = None
     if how == "leave" and session is not None and ended is None:
         source.send(Leave())
         source.close()
@@ -66,9 +67,11 @@ def part(source: ChildSource, deck: Deck, how: str) -> int:
         code = source.wait_exit(QUIT_S)
         source.close()
         if code is None:
-            raise AgenttopError(f"the node (pid {source.process.pid}) is still stopping after {QUIT_S:.0f} s")
-        if code != 0 or session is None:
-            raise AgenttopError(ended or "the node did not start")
+            failure = f"the node (pid {source.process.pid}) is still stopping after {QUIT_S:.0f} s"
+        elif code != 0 or session is None:
+            failure = ended or "the node did not start"
     if recording and Path(recording).exists():
         sys.stdout.write(f"recording: {recording}\n")
+    if failure is not None:
+        raise AgenttopError(failure)
     return 0
