@@ -92,7 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(_chosen(arguments)(arguments))
     except AgenttopError as error:
-        sys.stderr.write(f"agenttop: {error}\n")
+        from agenttop.model.text import printable
+
+        sys.stderr.write(f"agenttop: {printable(str(error))}\n")
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("\n")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -283,6 +285,31 @@ def test_a_broken_recording_has_its_sentence_in_the_list(capsys: Capture) -> Non
     assert f"{folder / 'folder.agenttop'} is a folder, not a recording" in out
     _, out, _ = said(capsys, "list", "--json")
     assert sum("error" in row for row in json.loads(out)["recordings"]) == 3
+
+
+def test_a_file_name_cannot_act_on_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+    made = small(tmp_path / "a.agenttop", seconds=5, agents=1)
+    named = paths.recordings() / "a\x1b[31mred\x07\u202e.agenttop"
+    shutil.move(made, named)
+    for words in (["list"], ["compare", named], ["replay", f"{named}x"], ["compare", named.parent / "\x1b"]):
+        _, out, err = said(capsys, *words)
+        assert not {"\x1b", "\x07", "\u202e"} & set(out + err)
+    named.unlink()
+
+
+def test_one_time_ages_away_does_not_hold_up_an_export(tmp_path: Path, capsys: Capture) -> None:
+    path = small(tmp_path / "a.agenttop", seconds=5, agents=1)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute('UPDATE "event" SET "t" = 1e15 WHERE "seq" = (SELECT max("seq") FROM "event")')
+        database.execute(
+            'UPDATE "commits" SET "t_high" = 1e15 WHERE "seq" ='
+            ' (SELECT min("seq") FROM "commits" WHERE "seq" >= (SELECT max("seq") FROM "event"))'
+        )
+        database.commit()
+    code, out, _ = said(capsys, "export", path, "--to", "jsonl")
+    assert code == 0
+    with Recording(path) as recording:
+        assert len(out.splitlines()) == len(recording.frames())
 
 
 def test_nothing_to_list_is_said(capsys: Capture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -90,6 +91,20 @@ def test_a_foreign_database_is_not_a_recording(tmp_path: Path) -> None:
     database.execute("CREATE TABLE session (t REAL)")
     database.close()
     assert refused(path) == f"{path} is an SQLite file, but not an agenttop recording"
+
+
+def test_a_view_that_computes_for_ever_is_not_asked(tmp_path: Path, sound: bytes) -> None:
+    path = tmp_path / "a.agenttop"
+    path.write_bytes(sound)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TABLE host")
+        database.execute(
+            "CREATE VIEW host AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
+            " SELECT x AS seq, 1.0 AS t FROM c"
+        )
+        database.commit()
+    assert refused(path) == f"{path} is no recording as agenttop writes it: it holds views"
+    assert rescue(path, tmp_path / "b.agenttop").frames > 0
 
 
 def test_a_newer_schema_is_named(tmp_path: Path, sound: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
@@ -65,9 +66,9 @@ def _too_little(span: Span, loads: Sequence[LoadSample], turns: Sequence[Turn]) 
         return ["too short: the warm-up took all of it"]
     reasons = []
     if span.window_s < LEAST_WINDOW_S:
-        reasons.append(
-            f"too short: {span.window_s:.0f} s after the warm-up, {LEAST_WINDOW_S:.0f} s are needed"
-        )
+        near = span.window_s > LEAST_WINDOW_S - 1  # 29.97 s must not read as 30
+        had = math.floor(span.window_s * 10) / 10 if near else round(span.window_s)
+        reasons.append(f"too short: {had:g} s after the warm-up, {LEAST_WINDOW_S:.0f} s are needed")
     done = {turn.agent for turn in turns if completed(turn)}
     if not done:
         reasons.append("no turn was completed")

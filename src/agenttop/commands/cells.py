@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agenttop.model.text import printable
+
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -19,8 +21,13 @@ def csv_cell(value: Any) -> Any:
     return value
 
 
+def _printable(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[printable(cell).replace("\n", "?") for cell in row] for row in rows]
+
+
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """Columns of text, the first `left` to the left and the others to the right, two spaces apart."""
+    rows = _printable(rows)
     widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
     lines = []
     for row in (header, *rows):
@@ -34,6 +41,7 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1)
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """The same as a Markdown table."""
+    rows = _printable(rows)
     rule = ["---" if index < left else "---:" for index in range(len(header))]
     lines = [header, rule, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

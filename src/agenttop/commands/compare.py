@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agenttop.model import units
+from agenttop.model.text import printable
 
 Rows = Sequence[dict[str, Any]]
 
@@ -60,7 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
     for file in arguments.files:
         some = level_rows([Path(file)])
         if not some:
-            sys.stderr.write(f"agenttop: {file} has no level: no agents ran while it was recorded\n")
+            sys.stderr.write(
+                f"agenttop: {printable(file)} has no level: no agents ran while it was recorded\n"
+            )
         rows += some
     sys.stdout.write(render(rows, arguments.format))
     if arguments.chart and rows:
@@ -95,7 +98,7 @@ def _remarks(rows: Rows, before: str) -> str:
 
 def _named(row: dict[str, Any]) -> str:
     agents = "1 agent" if row["agents"] == 1 else f"{row['agents']} agents"
-    return f"{Path(row['file']).name} level {row['level']} ({agents})"
+    return f"{printable(Path(row['file']).name)} level {row['level']} ({agents})"
 
 
 def _as_json(rows: Rows) -> str:

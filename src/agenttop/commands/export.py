@@ -105,11 +105,14 @@ def _jsonl(recording: Recording, table: Table | None, stream: TextIO) -> None:
     everything = 1 << 62  # no row counts as late: the whole file is read once
     after = -math.inf
     until = min(0.0, recording.duration)
+    span = CHUNK_S
     while after < recording.duration:
-        for frame in recording.news(after, until, everything)[0]:
+        frames = recording.news(after, until, everything)[0]
+        for frame in frames:
             if table is None or type(frame) is table.frame_type:
                 stream.write(encode(frame).decode())
-        after, until = until, until + CHUNK_S
+        span = CHUNK_S if frames else span * 2  # a single wrong time may lie ages away
+        after, until = until, until + span
 
 
 def _csv(recording: Recording, table: Table, stream: TextIO) -> int:

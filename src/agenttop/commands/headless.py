@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from agenttop.stream.lines import ChildSource
 
 START_S = 30.0
 """What a run may take on top of its levels: engine found, driver started, agents stopped."""
+
+GIVE_UP_S = 60.0
+"""What a node may take from the word to end until it has: longer than any of its parts is waited for."""
 
 REFRESH_S = 0.5
 
@@ -92,27 +96,31 @@ def run_for(settings: NodeSettings, seconds: float, *, as_json: bool) -> int:
 
 def _follow(source: ChildSource, total: float, *, limit: float, quit_at_limit: bool = False) -> Progress:
     progress = Progress(total)
-    quitting = False
+    # Whoever ends us in order (a time limit, a CI job) wants the agents gone, too. A hang-up leaves them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     interrupted = False
+    told_at: float | None = None  # when the node was told to end
+    now = 0.0
     while True:
         try:
             source.wait(REFRESH_S)
             batch = source.take()
             progress.feed(batch.frames, batch.now)
+            now = batch.now
             if batch.ended:
                 break
-            if progress.abandoned and not quitting:
-                quitting = True
-                source.send(Quit())
-            if batch.now >= limit and not quitting:
-                quitting = True
-                if not quit_at_limit:
+            if told_at is not None:
+                if now >= told_at + GIVE_UP_S:
+                    raise AgenttopError(f"the node (pid {source.process.pid}) does not end when told to")
+            elif progress.abandoned or now >= limit:
+                if not (progress.abandoned or quit_at_limit):
                     progress.failure = f"the run did not end within {limit:.0f} s"
+                told_at = now
                 source.send(Quit())
         except KeyboardInterrupt:
             if interrupted:
                 raise
-            interrupted = True
+            interrupted, told_at = True, now
             progress.failure = "interrupted"
             source.send(Quit())
     progress.finish()
@@ -120,7 +128,8 @@ def _follow(source: ChildSource, total: float, *, limit: float, quit_at_limit: b
     source.close()
     if code != 0 or progress.session is None:
         raise AgenttopError(batch.ended or "the node did not start")
-    if batch.ended.startswith("the run failed"):
+    asked_for = told_at is not None or batch.ended == "the run has ended"
+    if not asked_for or batch.ended.startswith("the run failed"):
         progress.failure = batch.ended
     return progress
 

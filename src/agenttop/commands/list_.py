@@ -10,6 +10,7 @@ from typing import Any
 
 from agenttop.errors import AgenttopError
 from agenttop.model import units
+from agenttop.model.text import printable
 
 RECENT_S = 60.0
 """Engines that were seen so shortly before the end are listed."""
@@ -116,7 +117,7 @@ def _text(sessions: list[dict[str, Any]], recordings: list[dict[str, Any]], fold
     readable = [_row(row) for row in recordings if "error" not in row]
     if readable:
         out.append(aligned(columns, readable, left=3))
-    broken = [f"{row['error']}\n" for row in recordings if "error" in row]
+    broken = [f"{printable(row['error'])}\n" for row in recordings if "error" in row]
     if broken:
         out.append("".join(broken))
     return "\n".join([*out, f"in {folder}\n"])

@@ -24,6 +24,11 @@ def without(secret: str | None, text: str) -> str:
     return text
 
 
+def printable(text: str) -> str:
+    """`text` with its line ends, without whatever else could act on a terminal: file names hold anything."""
+    return "\n".join(_UNSAFE.sub("?", line) for line in text.split("\n"))
+
+
 def clean(text: str, limit: int = 200) -> str:
     """One line without control sequences, at most `limit` characters long."""
     one_line = _UNSAFE.sub(" ", text[: limit * 4])

@@ -182,6 +182,9 @@ def _check(path: Path, database: sqlite3.Connection, header: bytes) -> None:
             f"{path} was written by a newer agenttop (schema {schema}, this one reads {SCHEMA})",
             "upgrade agenttop",
         )
+    if database.execute("SELECT 1 FROM sqlite_master WHERE type = 'view' LIMIT 1").fetchone():
+        # A view may compute for ever.
+        raise AgenttopError(f"{path} is no recording as agenttop writes it: it holds views")
     tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "session" not in tables:
         if header[18] == 2 and not _side_file(path):
