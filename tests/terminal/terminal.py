@@ -36,7 +36,7 @@ PATIENCE_S = 60.0
 """For what a busy machine may take its time with; a test that holds does not wait so long."""
 
 LOOK_S = 0.1
-"""Between two looks at a screen: each is a process."""
+"""Between two looks at a screen, each of which is a process, or at all processes of the host."""
 
 ROLES = {
     "trap : INT": "shell",
@@ -157,12 +157,17 @@ class Terminal:
                 continue
         return found
 
+    def until_runs(self, *roles: str, timeout_s: float = PATIENCE_S) -> None:
+        """Wait until exactly these are running, of all that was started in here."""
+        deadline = time.monotonic() + timeout_s
+        while set(running := self.processes()) != set(roles):
+            what = f"waited {timeout_s:g} s in vain for {roles or 'the end of all processes'}: {running}"
+            assert time.monotonic() < deadline, what
+            time.sleep(LOOK_S)
+
     def until_nothing_runs(self, timeout_s: float = 20.0) -> None:
         """Wait until all that was started in here has ended."""
-        try:
-            until(lambda: not self.processes(), timeout_s, "the end of all processes")
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {self.processes()}") from None
+        self.until_runs(timeout_s=timeout_s)
 
     def _tmux(self) -> list[str]:
         return ["tmux", "-u", "-S", str(self._socket)]

@@ -18,7 +18,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("engine_needed")
 
-EVERYTHING = {"shell", "console", "node", "driver", "engine"}
+EVERYTHING = ("shell", "console", "node", "driver", "engine")
 
 
 def busy_slots(screen):
@@ -44,7 +44,7 @@ def test_everything_a_new_user_tries_from_the_first_frame_to_the_replay(
     terminal.until("DEMO engine: random weights")
     screen = terminal.until(lambda screen: load(screen) == "4/4" and "● REC" in screen)
     assert list(agents(screen)) == ["a1", "a2", "a3", "a4"]
-    assert set(terminal.processes()) == EVERYTHING
+    terminal.until_runs(*EVERYTHING)
 
     terminal.keys("+")
     screen = terminal.until(lambda screen: load(screen) == "5/5")
@@ -131,7 +131,7 @@ def kill_the_node(terminal):
 def test_however_a_demo_ends_nothing_of_it_is_left(terminal, private_places, end):
     terminal.start("demo", size=(80, 24))
     terminal.until(lambda screen: load(screen) == "4/4")
-    until(lambda: set(terminal.processes()) == EVERYTHING)
+    terminal.until_runs(*EVERYTHING)
     terminal.until(lambda screen: clock(screen) >= 3)
     end(terminal)
     terminal.until_nothing_runs()

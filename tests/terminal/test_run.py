@@ -51,7 +51,7 @@ def test_a_run_in_the_console_ends_by_itself_and_stays_to_be_looked_at(terminal,
     terminal.until(lambda screen: load(screen) == "2/2")
     screen = terminal.until("ENDED")
     assert "the run has ended" in screen
-    terminal.until(lambda _: set(terminal.processes()) == {"shell", "console"})
+    terminal.until_runs("shell", "console")
     terminal.keys("q")
     assert terminal.exit_code() == 0
     assert recording_named(terminal.printed()).exists()

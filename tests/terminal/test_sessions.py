@@ -13,7 +13,7 @@ from tests.terminal.screens import agents, load, offer_profiles, start_agents, t
 from tests.terminal.terminal import PROGRAM
 from tests.waiting import until
 
-ALIVE = {"node", "driver"}
+ALIVE = ("node", "driver")
 
 
 def listed():
@@ -35,7 +35,7 @@ def test_a_closed_terminal_leaves_the_session_to_be_entered_again_and_ended(
     first.until("llama.cpp")
     start_agents(first, "quick", 2)
     first.hang_up()
-    until(lambda: set(first.processes()) == ALIVE)
+    first.until_runs(*ALIVE)
     door = the_session(consoles=0)
     assert (door.agents, door.profile, door.engines) == (2, "quick", [llama_server.url])
     assert door.session in listed()
@@ -49,7 +49,7 @@ def test_a_closed_terminal_leaves_the_session_to_be_entered_again_and_ended(
     second.keys("l")
     assert second.exit_code() == 0
     assert f"left running: agenttop attach {door.session}" in second.printed()
-    assert set(first.processes()) == ALIVE
+    first.until_runs(*ALIVE)
     the_session(consoles=0)
 
     third = new_terminal().start("attach", door.session[:12], size=(80, 24))
@@ -90,7 +90,7 @@ def test_agents_go_on_without_their_console(terminal, llama_server, private_plac
     terminal.until("llama.cpp")
     start_agents(terminal, "quick", 1)
     part(terminal)
-    assert set(terminal.processes()) == ALIVE
+    terminal.until_runs(*ALIVE)
     assert the_session(consoles=0).agents == 1
     os.kill(terminal.processes()["node"][0], signal.SIGTERM)
     terminal.until_nothing_runs()
