@@ -23,7 +23,7 @@ from agenttop.model.frames import (
 from agenttop.record.read import Recording
 from agenttop.stream.lines import AttachSource
 from tests.node.live import Live, live
-from tests.servers import STEADY
+from tests.servers import STEADY, free_port
 from tests.waiting import gone, until
 
 QUICK = str(Path(__file__).with_name("quick.toml"))
@@ -100,6 +100,19 @@ def test_slots_are_joined_with_agents_and_their_rates_agree_with_the_drivers_cou
             shown += slot.decode_tok_s
             counted += sum(slot.t - window < t <= slot.t for t in arrivals[agent]) / window
         assert shown == pytest.approx(counted, rel=0.05)
+
+
+def test_stopping_all_gives_up_a_start_that_waits_for_its_engine():
+    url = f"http://127.0.0.1:{free_port()}"
+    with live(urls=[url], record=False) as session:
+        start(session, url)
+        session.source.send(c.StopAll())
+        session.until(lambda: [event for event in session.of(Event) if event.event == "agents.stop-all"])
+        session.source.send(c.SetTarget(target=1))
+        refused = session.until(
+            lambda: [event for event in session.of(Event) if event.event == "command.refused"]
+        )
+    assert "no load is set up yet" in refused[0].text
 
 
 def test_stopping_all_frees_the_slots_of_the_engine(start_llama):
