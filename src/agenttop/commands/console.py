@@ -23,8 +23,14 @@ QUIT_S = 20.0
 
 
 def full_screen() -> bool:
-    """Whether this terminal can show the console; else output is plain text."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    """Whether this terminal can show the console; else output is plain text.
+
+    Textual draws on stderr: a console whose stderr goes to a file would be seen by nobody.
+    """
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    # A descriptor that was closed before the start has no stream at all.
+    all_terminals = all(stream is not None and stream.isatty() for stream in streams)
+    return all_terminals and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def watch(settings: NodeSettings, first: Sequence[Command] = ()) -> int:
@@ -58,7 +64,8 @@ def part(source: ChildSource, deck: Deck, how: str) -> int:
     recording = session.recording if session is not None else None
     ended = source.accepts
     failure: str | None = None
-    if how == "leave" and session is not None and ended is None:
+    # A demo always ends with its console.
+    if how == "leave" and session is not None and ended is None and not session.demo:
         source.send(Leave())
         source.close()
         sys.stdout.write(f"left running: agenttop attach {session.session}\n")

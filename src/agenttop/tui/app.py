@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 import os
+import signal
+import sys
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -20,12 +22,14 @@ from agenttop.model.clock import Clock, SystemClock
 from agenttop.model.commands import OwnCost
 from agenttop.model.frames import Event
 from agenttop.model.text import clean
+from agenttop.oslayer import stop_signals
 from agenttop.stream.base import Batch
 from agenttop.stream.rewind import Deck
 from agenttop.tui.actions import bindings, footer
 from agenttop.tui.load import LoadActions
 from agenttop.tui.screens.dialog import Dialog
 from agenttop.tui.screens.live import LiveScreen
+from agenttop.tui.terminal import driver_class
 from agenttop.tui.themes import DARK, LIGHT, THEMES
 from agenttop.tui.time_travel import TimeActions
 from agenttop.tui.widgets.lines import Lines
@@ -57,7 +61,7 @@ class Console(LoadActions, TimeActions):
     ) -> None:
         # Textual answers NO_COLOR with shades of grey, unless the application speaks in the terminal's own
         # colours: then with none at all, which is what NO_COLOR asks for.
-        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
+        super().__init__(driver_class=driver_class(), ansi_color=True if "NO_COLOR" in os.environ else None)
         self.deck = deck
         self.store = Store()
         self.row = None
@@ -254,13 +258,27 @@ class Console(LoadActions, TimeActions):
 
         if isinstance(self.screen, QuitScreen):
             return
-        load = self.store.load
-        agents = max(load.active, load.target) if load is not None else 0
-        if self.deck.accepts is not None or not (agents or self._attached):
+        if not self._asks_before_quitting:
             self.exit("quit")
             return
-        demo = self.store.session is not None and self.store.session.demo
-        self.push_screen(QuitScreen(agents=agents, can_leave=not demo), self._from_quit)
+        self.push_screen(QuitScreen(agents=self._agents, can_leave=not self._demo), self._from_quit)
+
+    @property
+    def _agents(self) -> int:
+        load = self.store.load
+        return max(load.active, load.target) if load is not None else 0
+
+    @property
+    def _demo(self) -> bool:
+        return self.store.session is not None and self.store.session.demo
+
+    @property
+    def _asks_before_quitting(self) -> bool:
+        return self.deck.accepts is None and bool(self._agents or self._attached)
+
+    def end_from_outside(self) -> None:
+        """Somebody wants this process to end, not the agents: the session goes on where it can."""
+        self.exit("leave" if self._asks_before_quitting and not self._demo else "quit")
 
     def _from_quit(self, answer: str | None) -> None:
         if answer in ("quit", "leave"):
@@ -275,7 +293,19 @@ def run_console(deck: Deck, *, attached: bool = False, theme: str = DARK.name) -
     was ended from outside. Raises AgenttopError when it broke.
     """
     console = Console(deck, attached=attached, theme=theme)
-    answer = console.run()
+
+    def ended(number: int, _frame: object) -> None:
+        if not console.is_running:
+            sys.exit(128 + number)
+        console.end_from_outside()
+
+    # Without this the terminal would be left as it is while the console runs: raw, without a cursor.
+    before = {number: signal.signal(number, ended) for number in stop_signals()}
+    try:
+        answer = console.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if answer is None and console.return_code:
         raise AgenttopError("the console broke off", "the lines above say where; the session goes on")
     return answer or "leave"
