@@ -118,6 +118,11 @@ class Terminal:
         """Make the window another size."""
         self._ask("resize-window", "-x", str(width), "-y", str(height))
 
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether a program has the whole screen, or the mouse."""
+        return "1" in self._ask("display-message", "-p", "#{alternate_on}#{mouse_any_flag}")
+
     def exit_code(self, timeout_s: float = PATIENCE_S) -> int:
         """The program's exit code, once it has ended and all it printed is on the screen."""
 

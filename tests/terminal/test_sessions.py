@@ -78,12 +78,19 @@ def leave(terminal):
     assert f"left running: agenttop attach {the_session(consoles=0).session}" in terminal.printed()
 
 
+def ask_the_console_to_end(terminal):
+    os.kill(terminal.processes()["console"][0], signal.SIGTERM)
+    assert terminal.exit_code() == 0
+    assert not terminal.is_taken_over
+    assert "left running: " in terminal.printed()
+
+
 def kill(terminal):
     os.kill(terminal.processes()["console"][0], signal.SIGKILL)
     terminal.exit_code()
 
 
-@pytest.mark.parametrize("part", [leave, kill])
+@pytest.mark.parametrize("part", [leave, ask_the_console_to_end, kill])
 def test_agents_go_on_without_their_console(terminal, llama_server, private_places, part):
     offer_profiles(private_places)
     terminal.start("--url", llama_server.url, size=(80, 24))
@@ -107,10 +114,22 @@ def test_a_session_without_agents_ends_with_its_terminal(terminal, llama_server,
         assert recording.finished
 
 
-def test_without_agents_q_asks_nothing(terminal, llama_server):
+def press_q(terminal):
+    terminal.keys("q")
+
+
+def interrupt_the_console(terminal):
+    os.kill(terminal.processes()["console"][0], signal.SIGINT)
+
+
+@pytest.mark.parametrize("end", [press_q, interrupt_the_console])
+def test_without_agents_nothing_is_asked_and_the_terminal_is_given_back(terminal, llama_server, end):
     terminal.start("--url", llama_server.url, size=(80, 24))
     terminal.until("llama.cpp")
-    terminal.keys("q")
+    assert terminal.is_taken_over
+    end(terminal)
     assert terminal.exit_code() == 0
+    assert not terminal.is_taken_over
     assert "recording: " in terminal.printed()
+    assert "left running" not in terminal.printed()
     terminal.until_nothing_runs()
