@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -86,11 +87,26 @@ def _chosen(arguments: Any) -> Callable[[Any], int]:
     return chosen
 
 
+def _ready_streams() -> None:
+    """Make output possible where it cannot be taken for granted."""
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or a locale without our glyphs gets ? in their place.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code; errors are one line on stderr."""
+    _ready_streams()
     arguments: Any = build_parser().parse_args(argv)
     try:
-        return int(_chosen(arguments)(arguments))
+        code = int(_chosen(arguments)(arguments))
+        sys.stdout.flush()  # here, where a full disk still gets its sentence
+        return code
     except AgenttopError as error:
         from agenttop.model.text import printable
 
@@ -103,6 +119,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output has gone (`| head`). Keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if os.environ.get("AGENTTOP_DEBUG"):
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        sys.stderr.write(f"agenttop: {error.strerror or error}{where}\n")
+        return 1
     except Exception as error:  # the last border: a fault of ours is one line too, unless asked for
         if os.environ.get("AGENTTOP_DEBUG"):
             raise

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import platformdirs
 
+from agenttop.errors import AgenttopError
 from agenttop.oslayer import private_directory
 
 
@@ -15,12 +16,22 @@ def _override(name: str) -> Path | None:
     return Path(value).expanduser() if value else None
 
 
+def _made(folder: Path, variable: str) -> Path:
+    """The folder, created if need be. Raises AgenttopError when the system refuses."""
+    try:
+        return private_directory(folder)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        hint = f"set {variable} to a folder you may write to"
+        raise AgenttopError(f"the folder {folder} cannot be made: {reason}", hint) from error
+
+
 def recordings() -> Path:
     """Recordings made without `--out` (`AGENTTOP_RECORDINGS`)."""
     folder = (
         _override("AGENTTOP_RECORDINGS") or Path(platformdirs.user_data_dir("agenttop", False)) / "recordings"
     )
-    return private_directory(folder)
+    return _made(folder, "AGENTTOP_RECORDINGS")
 
 
 def sessions() -> Path:
@@ -29,7 +40,8 @@ def sessions() -> Path:
     try:
         return private_directory(folder / "sessions")
     except OSError:  # no runtime directory on this host (a container, a cron job)
-        return private_directory(Path(platformdirs.user_cache_dir("agenttop", False)) / "sessions")
+        folder = Path(platformdirs.user_cache_dir("agenttop", False)) / "sessions"
+        return _made(folder, "AGENTTOP_RUNTIME")
 
 
 def user_profiles() -> Path:
@@ -42,7 +54,7 @@ def user_profiles() -> Path:
 def demo_cache() -> Path:
     """The generated demo model (`AGENTTOP_CACHE`)."""
     folder = _override("AGENTTOP_CACHE") or Path(platformdirs.user_cache_dir("agenttop", False))
-    return private_directory(folder)
+    return _made(folder, "AGENTTOP_CACHE")
 
 
 def bundled_profiles() -> Path:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -133,6 +134,35 @@ def test_a_fault_of_ours_is_one_line_unless_asked_for(monkeypatch, capsys):
     monkeypatch.setenv("AGENTTOP_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main(["list"])
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    for words in (["list"], ["demo", "--headless", "--for", "1s"]):
+        done = agenttop(*words, AGENTTOP_RECORDINGS=str(blocked / "x"))
+        assert done.returncode == 1
+        assert f"the folder {blocked / 'x'} cannot be made: not a directory" in done.stderr
+        assert "AGENTTOP_RECORDINGS" in done.stderr
+    done = agenttop("doctor", AGENTTOP_RECORDINGS=str(blocked / "x"))
+    assert "✗ recordings" in done.stdout
+
+
+def test_glyphs_that_the_output_does_not_have_are_no_fault():
+    done = agenttop("profile", "show", "human", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "context.limit" in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="descriptors are closed by a shell")
+def test_output_that_goes_nowhere(tmp_path):
+    command = f"{sys.executable} -m agenttop profile list"
+    assert subprocess.run(["sh", "-c", f"{command} >&-"], check=False, timeout=60).returncode == 0
+    if Path("/dev/full").exists():
+        full = subprocess.run(
+            ["sh", "-c", f"{command} > /dev/full"], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert (full.returncode, full.stderr) == (1, "agenttop: No space left on device\n")
 
 
 def test_a_reader_that_goes_away_is_no_error():

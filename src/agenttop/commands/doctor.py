@@ -127,6 +127,7 @@ def _terminal() -> list[dict[str, Any]]:
 
 def _files() -> list[dict[str, Any]]:
     from agenttop import paths
+    from agenttop.errors import AgenttopError
     from agenttop.model import units
 
     checks = []
@@ -138,13 +139,13 @@ def _files() -> list[dict[str, Any]]:
         checks.append(
             _check("recordings", enough, text, None if enough else "set AGENTTOP_RECORDINGS elsewhere")
         )
-    except OSError as error:
+    except (AgenttopError, OSError) as error:
         checks.append(
             _check("recordings", False, str(error), "set AGENTTOP_RECORDINGS to a folder you may write to")
         )
     try:
         checks.append(_check("sessions", True, str(paths.sessions())))
-    except OSError as error:
+    except (AgenttopError, OSError) as error:
         checks.append(
             _check("sessions", False, str(error), "set AGENTTOP_RUNTIME to a folder you may write to")
         )
