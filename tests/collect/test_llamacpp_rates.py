@@ -179,3 +179,33 @@ def test_steps_of_all_slots_together_are_smoothed() -> None:
         if at > 3:
             shown.append(rates.decode)
     assert all(rate == pytest.approx(4 / 0.077, rel=0.05) for rate in shown)
+
+
+def test_tokens_of_requests_that_ended_unseen_are_put_right_by_the_servers_total() -> None:
+    """The request of task 1 goes on to 140 tokens and a whole one of 30 follows before task 3 is seen."""
+    meter = RateMeter()
+    meter.update(0.0, [slot(task=1, decoded=100)])
+    meter.settle(1000 + meter.in_flight)
+    assert meter.update(1.0, [slot(task=1, decoded=120)]).floor is False
+    rates = meter.update(2.0, [slot(task=3, decoded=10)])
+    assert (rates.decode, rates.floor) == (pytest.approx((20 + 10) / 2), True)
+    settled = meter.settle(1000 + 140 + 30 + meter.in_flight)
+    assert (settled.decode, settled.floor) == (pytest.approx((40 + 30 + 10) / 2), False)
+    assert meter.update(3.0, [slot(task=3, decoded=40)]).decode == pytest.approx((40 + 30 + 40) / 3)
+
+
+def test_without_the_servers_total_the_rate_is_a_lower_bound_until_it_leaves_the_window() -> None:
+    meter = RateMeter()
+    meter.update(0.0, [slot(task=1, decoded=100)])
+    shown = [meter.update(float(second), [slot(task=2, decoded=20 * second)]).floor for second in range(1, 7)]
+    assert shown == [True, True, True, False, False, False]
+
+
+def test_a_total_that_goes_back_only_begins_a_new_account() -> None:
+    meter = RateMeter()
+    meter.update(0.0, [slot(decoded=100)])
+    meter.settle(5000)
+    meter.update(1.0, [slot(task=9, decoded=20)])
+    assert meter.settle(20).decode == pytest.approx(20)
+    meter.update(2.0, [slot(task=9, decoded=40)])
+    assert meter.settle(40).decode == pytest.approx(20)

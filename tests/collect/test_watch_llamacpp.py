@@ -161,6 +161,39 @@ async def test_rates_agree_with_the_clients_own_counts(start_llama: StartServer,
     assert sum(a for a, _ in per_slot) == pytest.approx(sum(b for _, b in per_slot), rel=0.05)
 
 
+async def test_short_requests_one_after_another_are_counted_to_the_last_token(
+    start_llama: StartServer, watch: Start
+) -> None:
+    """Each ends between two looks; what the looks miss the server's own total has."""
+    server = start_llama(shape=STEADY)
+    watched = watch(server)
+    await watched.poll()
+    stop = threading.Event()
+    counted: list[int] = []
+
+    def talk() -> None:
+        while not stop.is_set():
+            counted.append(server.chat(max_tokens=70)["usage"]["completion_tokens"])
+
+    talkers = [threading.Thread(target=talk) for _ in range(3)]
+    begun = time.monotonic()
+    for talker in talkers:
+        talker.start()
+    shown, last = 0.0, begun
+    while time.monotonic() < begun + 10.0:
+        await asyncio.sleep(0.9)
+        sample = (await watched.poll()).sample
+        if not sample.decode_is_floor and sample.window_s and sample.t - sample.window_s >= last - 0.05:
+            shown += (sample.decode_tok_s or 0.0) * sample.window_s
+            last = sample.t
+    stop.set()
+    for talker in talkers:
+        await asyncio.to_thread(talker.join)
+    assert last > begun + 5.0, "most of the time the account was settled"
+    real = sum(counted) * (last - begun) / (time.monotonic() - begun)
+    assert shown == pytest.approx(real, rel=0.2)
+
+
 async def test_more_requests_than_slots_wait(start_llama: StartServer, watch: Start) -> None:
     server = start_llama(shape=STEADY, slots=1, context=2048)
     watched = watch(server)

@@ -173,6 +173,9 @@ class EngineSample(Frame, frozen=True, kw_only=True, tag="engine"):
     """Left in slots by finished requests; reused on a prefix hit, dropped when needed."""
     kv_used_fraction: float | None = None
     decode_tok_s: float | None = None
+    decode_is_floor: bool = False
+    """Requests ended unseen within the window, and `decode_tok_s` may lack their last tokens: it is at
+    least that."""
     prefill_tok_s: float | None = None
     prompt_tokens_total: int | None = None
     cached_tokens_total: int | None = None

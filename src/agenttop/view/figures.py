@@ -32,6 +32,8 @@ class Figures:
     """The engine's own rate; where it has none, what arrived at the agents."""
     rated: str
     """Under which subject the history of that rate is kept."""
+    decode_is_floor: bool
+    """That rate is at least this: requests ended unseen."""
     per_agent_p50: float | None
     """Median rate of those that decode at this moment."""
     per: str
@@ -57,12 +59,13 @@ def figures(store: Store, engine: EngineSample) -> Figures:
         if owner == engine.engine and slot.phase == "decode" and slot.decode_tok_s is not None
     )
     rates = agent_rates or slot_rates
-    decode, rated = engine.decode_tok_s, engine.engine
+    decode, rated, floor = engine.decode_tok_s, engine.engine, engine.decode_is_floor
     if decode is None and store.load is not None and store.load.engine == engine.engine:
-        decode, rated = store.load.decode_tok_s, "load"
+        decode, rated, floor = store.load.decode_tok_s, "load", False
     return Figures(
         decode_tok_s=decode,
         rated=rated,
+        decode_is_floor=floor,
         per_agent_p50=quantile(rates, 0.5),
         per="agent" if agent_rates or not slot_rates else "slot",
         decoding=len(rates),

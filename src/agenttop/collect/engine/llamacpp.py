@@ -15,7 +15,7 @@ from agenttop.collect.engine.base import ChangedError, EngineReading, Unrecognis
 from agenttop.collect.engine.http import BODY_LIMIT, EngineClient, EngineError, Reply, UnexpectedError
 from agenttop.collect.engine.llamacpp_arguments import ServerArguments
 from agenttop.collect.engine.llamacpp_frames import Props
-from agenttop.collect.engine.llamacpp_metrics import MetricsSource
+from agenttop.collect.engine.llamacpp_metrics import EXACT_TOTAL, MetricsSource
 from agenttop.collect.engine.llamacpp_pool import Pool, layout_of, pool_of
 from agenttop.collect.engine.llamacpp_rates import RateMeter, Rates
 from agenttop.collect.engine.llamacpp_slots import SLOTS_LIMIT, Slot, parse_slots
@@ -120,8 +120,10 @@ class LlamaCppAdapter:
         if vanished and not self._metrics.usable:
             return True
         restarted = False
-        if self._metrics.due(self._slots) or vanished:
+        if self._metrics.due(self._slots, unsettled=self._meter.unsettled) or vanished:
             restarted = await self._metrics.scrape()
+            if self._slots is not None and not vanished and not restarted:
+                await self._settle(self._slots)
         if self._slots_off and not self._metrics.usable:
             await self._get("/health")
         return restarted
@@ -150,6 +152,29 @@ class LlamaCppAdapter:
         self._idle_looks = 0 if any(slot.processing for slot in slots) else self._idle_looks + 1
         slept, self._slept_since_slots = self._slept_since_slots, False
         return vanished and not slept
+
+    async def _settle(self, slots: list[Slot]) -> None:
+        """Put the decode rate right by the server's own total.
+
+        Slots and total come in two replies. When a third one shows the same requests in progress, none
+        ended in between, and the two belong together.
+        """
+        metrics = self._metrics.latest
+        if metrics is None or metrics.output_tokens is None or metrics.output_tokens >= EXACT_TOTAL:
+            return
+        busy = any(slot.processing for slot in slots)
+        if not (busy or self._meter.unsettled) or await self._still_shows(slots):
+            self._rates = self._meter.settle(metrics.output_tokens + self._meter.in_flight)
+
+    async def _still_shows(self, slots: list[Slot]) -> bool:
+        reply = await self._get("/slots", limit=SLOTS_LIMIT, may_lack=True)
+        try:
+            again = parse_slots(reply.body) if reply.status == 200 else []
+        except ValueError:
+            return False
+        return [(slot.number, slot.task, slot.processing) for slot in again] == [
+            (slot.number, slot.task, slot.processing) for slot in slots
+        ]
 
     async def _get(self, path: str, limit: int = BODY_LIMIT, *, may_lack: bool = False) -> Reply:
         reply = await self.client.get(path, limit=limit)

@@ -103,6 +103,7 @@ def with_figures(
         kv_idle_tokens=pool.idle,
         kv_used_fraction=pool.fraction,
         decode_tok_s=rates.decode,
+        decode_is_floor=rates.floor,
         prefill_tok_s=prefill_tok_s if rates.prefill is None else rates.prefill,
         prompt_tokens_total=metrics.prompt_tokens if metrics else None,
         cached_tokens_total=metrics.cached_tokens if metrics else None,

@@ -2,7 +2,7 @@
 
 Left alone: `prompt_tokens_seconds` and `predicted_tokens_seconds`, means since the last scrape by anybody.
 Every scrape resets them for whoever else reads them, so it is done every 10 s, or every 2 s where it is
-needed to see waiting requests, and it can be switched off.
+needed to see waiting requests or to count those that end between two looks, and it can be switched off.
 `tokens_predicted_total` moves only when a request ends. `Process-Start-Time-Unix` is no wall clock, but it
 changes with the process.
 """
@@ -30,6 +30,8 @@ _WANTED = frozenset(
         "requests_deferred",
     )
 )
+EXACT_TOTAL = 1_000_000
+"""Counters are printed with six digits: from here on they are rounded."""
 MAX_TOTAL = 1e15
 """A counter beyond it (or infinite, or not a number) counts nothing."""
 _RARELY_S, _OFTEN_S, _ALWAYS_S = 10.0, 2.0, 0.8
@@ -110,8 +112,11 @@ class MetricsSource:
         """Whether it may be asked, and answers."""
         return self.wanted and not self.refused
 
-    def due(self, slots: Sequence[Slot] | None) -> bool:
-        """Whether a scrape is worth its side effect now; `slots` is None where they are not shown."""
+    def due(self, slots: Sequence[Slot] | None, *, unsettled: bool = False) -> bool:
+        """Whether a scrape is worth its side effect now; `slots` is None where they are not shown.
+
+        `unsettled`: requests have ended unseen, and only the server's counter has their last tokens.
+        """
         if not self.usable:
             return False
         full = bool(slots) and all(slot.processing for slot in slots or ())
@@ -119,7 +124,7 @@ class MetricsSource:
         if self.latest is None or (was_full and not full):
             return True
         uncounted = any(slot.processing and slot.processed is None for slot in slots or ())
-        often = full or uncounted or bool(self.latest.waiting)
+        often = full or uncounted or unsettled or bool(self.latest.waiting)
         wait_s = _ALWAYS_S if slots is None else _OFTEN_S if often else _RARELY_S
         return self._client.now() - self.latest.at >= wait_s - _EARLY_S
 

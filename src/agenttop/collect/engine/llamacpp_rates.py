@@ -8,13 +8,16 @@ What is counted between two looks at one slot:
 - a new task: all it has so far, for it began within the interval;
 - the request ended: the growth of the tokens held, plus one (the last token is never put into the cache),
   or on older builds the growth of the kept `n_decoded`.
-Not seen: the last tokens of a request whose slot serves the next one already, at most one interval of it.
+Not seen: the last tokens of a request whose slot serves the next one already, and requests that came and
+went between two looks. The server's own total, which moves when a request ends, has them: `settle` adds what
+was missed. Until then, or without it, the engine's rate is a lower bound (`Rates.floor`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -38,6 +41,21 @@ class Rates(msgspec.Struct, frozen=True):
     prefill: float | None = None
     """None where the build does not count processed prompt tokens per slot."""
     slots: dict[int, SlotRates] = {}
+    floor: bool = False
+    """Tokens of requests that ended in the window may be missing from `decode`."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """What happened between two looks."""
+
+    begin: float
+    end: float
+    decoded: int
+    processed: int | None
+    """Prompt tokens; None where the build does not count them per slot."""
+    unsettled: bool
+    """A slot changed its task: tokens may have been missed."""
 
 
 class RateMeter:
@@ -47,9 +65,18 @@ class RateMeter:
         self._window_s = window_s
         self._at: float | None = None
         self._slots: dict[int, Slot] = {}
-        self._steps: deque[tuple[float, float, int, int | None]] = deque()
-        """(from, to, tokens decoded, prompt tokens processed)."""
+        self._steps: deque[_Step] = deque()
         self._tracks: dict[int, _Track] = {}
+        self._per_slot: dict[int, SlotRates] = {}
+        self._settled: int | None = None
+        """All tokens the server had decoded at the look at which the account was last settled."""
+        self._counted = 0
+        """Tokens counted since then."""
+
+    @property
+    def in_flight(self) -> int:
+        """Tokens decoded so far by the requests in progress at the last look."""
+        return sum(slot.decoded or 0 for slot in self._slots.values() if slot.processing)
 
     def update(self, at: float, slots: Sequence[Slot]) -> Rates:
         """Rates as of this look; `at` is when the reply arrived."""
@@ -59,14 +86,34 @@ class RateMeter:
             counts = any(slot.processed is not None for slot in slots) or not any(
                 slot.processing for slot in slots
             )
-            self._steps.append((self._at, at, decoded, sum(processed) if counts else None))
+            unsettled = any(_may_have_missed(self._slots.get(slot.number), slot) for slot in slots)
+            self._steps.append(_Step(self._at, at, decoded, sum(processed) if counts else None, unsettled))
+            self._counted += decoded
         self._at = at
-        while len(self._steps) > 1 and self._steps[0][1] <= at - self._window_s:
+        while len(self._steps) > 1 and self._steps[0].end <= at - self._window_s:
             self._steps.popleft()
         self._slots = {slot.number: slot for slot in slots}
-        return self._rates(at, slots)
+        self._look_at_slots(at, slots)
+        return self.rates()
 
-    def _rates(self, at: float, slots: Sequence[Slot]) -> Rates:
+    @property
+    def unsettled(self) -> bool:
+        """Whether tokens may be missing from the rate."""
+        return any(step.unsettled for step in self._steps)
+
+    def settle(self, total: int) -> Rates:
+        """Rates with what was missed put right; `total` is all the server had decoded at the last look:
+        its own counter plus what was `in_flight`. What was missed counts to the newest interval."""
+        if self._settled is not None and total >= self._settled:
+            missed = max(0, total - self._settled - self._counted)
+            if self._steps:
+                self._steps[-1].decoded += missed
+            for step in self._steps:
+                step.unsettled = False
+        self._settled, self._counted = total, 0
+        return self.rates()
+
+    def _look_at_slots(self, at: float, slots: Sequence[Slot]) -> None:
         per_slot: dict[int, SlotRates] = {}
         tracks: dict[int, _Track] = {}
         for slot in slots:
@@ -78,16 +125,20 @@ class RateMeter:
             track.add(at, slot, self._window_s)
             tracks[slot.number] = track
             per_slot[slot.number] = track.rates(slot)
-        self._tracks = tracks
+        self._tracks, self._per_slot = tracks, per_slot
+
+    def rates(self) -> Rates:
+        """Rates as of the last look."""
         if not self._steps:
-            return Rates(slots=per_slot)
-        window = at - self._steps[0][0]
-        processed = [step[3] for step in self._steps if step[3] is not None]
+            return Rates(slots=self._per_slot)
+        window = self._steps[-1].end - self._steps[0].begin
+        processed = [step.processed for step in self._steps if step.processed is not None]
         return Rates(
             window,
-            sum(step[2] for step in self._steps) / window,
+            sum(step.decoded for step in self._steps) / window,
             sum(processed) / window if len(processed) == len(self._steps) else None,
-            per_slot,
+            self._per_slot,
+            self.unsettled,
         )
 
 
@@ -125,6 +176,13 @@ class _Track:
 def _slope(first: tuple[float, int], last: tuple[float, int]) -> float | None:
     span, grown = last[0] - first[0], last[1] - first[1]
     return grown / span if span > 0 and grown >= 0 else None
+
+
+def _may_have_missed(before: Slot | None, now: Slot) -> bool:
+    """Whether a request may have ended in this slot with tokens that no look has seen."""
+    if before is None or before.task == now.task:
+        return False
+    return before.processing or not now.processing or before.task is not None
 
 
 def _decoded_since(before: Slot | None, now: Slot) -> int:

@@ -29,8 +29,8 @@ def engine(store: Store, width: int, height: int, look: Look) -> list[Line]:
     if height < 5:
         return _short(store, sample, found, width)[:height]
     lines = [
-        _rate(store, "decode", found.decode_tok_s, found.rated, width, _per_agent(found)),
-        _rate(store, "prefill", sample.prefill_tok_s, sample.engine, width, _cached(found)),
+        _rate(store, "decode", _decode(found), found.rated, width, _per_agent(found)),
+        _rate(store, "prefill", units.rate(sample.prefill_tok_s), sample.engine, width, _cached(found)),
         spread([_ttft("TTFT    ", found), _window(found), _tpot(found)], width, 3),
         _kv(sample, width),
         _kv_layout(sample, width),
@@ -69,9 +69,12 @@ def _short(store: Store, sample: EngineSample, found: Figures, width: int) -> li
     return [
         spread(
             [
-                [*_figure("decode ", found.decode_tok_s), _trend(store, "decode", found.rated, cells)],
+                [*_figure("decode ", _decode(found)), _trend(store, "decode", found.rated, cells)],
                 [("p50 ", "label"), (units.rate(found.per_agent_p50), "text")],
-                [*_figure("prefill ", sample.prefill_tok_s), _trend(store, "prefill", sample.engine, cells)],
+                [
+                    *_figure("prefill ", units.rate(sample.prefill_tok_s)),
+                    _trend(store, "prefill", sample.engine, cells),
+                ],
             ],
             width,
         ),
@@ -80,13 +83,18 @@ def _short(store: Store, sample: EngineSample, found: Figures, width: int) -> li
     ]
 
 
-def _rate(store: Store, name: str, value: float | None, subject: str, width: int, after: Line) -> Line:
+def _decode(found: Figures) -> str:
+    """`≥49.8` when tokens of requests that ended unseen are missing from it."""
+    return f"{'≥' if found.decode_is_floor else ''}{units.rate(found.decode_tok_s)}"
+
+
+def _rate(store: Store, name: str, value: str, subject: str, width: int, after: Line) -> Line:
     cells = trend_cells(width - 20 - max(20, width_of(after)) - 2)
     return spread([[*_figure(f"{name:<8}", value), _trend(store, name, subject, cells)], after], width)
 
 
-def _figure(name: str, value: float | None) -> Line:
-    return [(name, "label"), (f"{units.rate(value):>5}", "strong"), (" tok/s ", "dim")]
+def _figure(name: str, value: str) -> Line:
+    return [(name, "label"), (f"{value:>5}", "strong"), (" tok/s ", "dim")]
 
 
 def _trend(store: Store, name: str, subject: str, cells: int) -> tuple[str, str]:
