@@ -106,7 +106,7 @@ def test_stopping_all_cancels_at_once_and_frees_the_slots(start_llama) -> None:
         d.until(lambda: len(d.turns(error_kind="cancelled")) == 4, "four cancelled turns")
         d.until(lambda: all(d.state(f"a{n}") == "stopped" for n in range(1, 5)), "agents to stop")
         event = d.events("agents.cancelled")[0]
-        assert event.text == "4 agents stopped, 4 requests in flight cancelled"
+        assert event.text == "agents stopped: 4, requests in flight cancelled: 4"
         assert event.source == "driver"
         # what arrived before is not lost
         assert all(turn.output_tokens > 0 and turn.tokens_from == "timings" for turn in d.turns())

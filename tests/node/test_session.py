@@ -183,6 +183,14 @@ def test_a_wrong_profile_is_refused_with_the_line_and_key(llama_server, tmp_path
         assert "context.limit" in refusal.text
 
 
+def test_a_run_against_an_engine_that_is_down_fails_and_says_so():
+    with live(urls=["http://127.0.0.1:1"], record=False) as session:
+        session.source.send(
+            c.RunPlan(engine="http://127.0.0.1:1", profile="human", levels=[1], seconds=600.0)
+        )
+        assert "cannot take load: nothing listens" in session.until_ended(30)
+
+
 def test_a_run_goes_through_its_levels_and_ends_by_itself(llama_server, tmp_path):
     out = tmp_path / "run.agenttop"
     with live(urls=[llama_server.url], out=out) as session:

@@ -147,7 +147,7 @@ class Driver:
         for agent in agents:
             agent.halt(now)
         if agents and now:
-            text = f"{len(agents)} agents stopped, {flying} requests in flight cancelled"
+            text = f"agents stopped: {len(agents)}, requests in flight cancelled: {flying}"
             self._event("agents.cancelled", text)
 
     def _gone(self, agent: Agent, task: asyncio.Task[None]) -> None:

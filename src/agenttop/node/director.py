@@ -20,6 +20,7 @@ from agenttop.node.hub import Hub
 
 MOST_AGENTS = 1024
 
+DOWN_WAIT_S = 5.0
 CONTEXT_WAIT_S = 60.0
 """How long a start waits for an engine that is loading to tell its context size."""
 
@@ -184,7 +185,7 @@ class Director:
 
     async def _ready_engine(self, url: str) -> EngineSample:
         """The engine's newest sample, once it can serve. Raises RefusedError."""
-        deadline = self._now() + CONTEXT_WAIT_S
+        begun = self._now()
         while True:
             if not self._knows(url):
                 raise RefusedError(f"{url} is not an engine of this session", "name it with --url")
@@ -198,7 +199,7 @@ class Director:
                 )
             if sample.state in ("ok", "busy", "asleep") and sample.age_s is not None:
                 return sample
-            if sample.state in ("unauthorised", "unsupported") or self._now() > deadline:
+            if sample.state in ("unauthorised", "unsupported") or self._now() - begun > _patience_s(sample):
                 raise RefusedError(f"{url} cannot take load: {sample.note or sample.state}")
             await asyncio.sleep(0.2)
 
@@ -297,6 +298,11 @@ class Director:
 def _check_target(target: int) -> None:
     if not 0 <= target <= MOST_AGENTS:
         raise RefusedError(f"{target} agents is out of range", f"0 to {MOST_AGENTS}")
+
+
+def _patience_s(sample: EngineSample) -> float:
+    """How long a start waits for an engine in this state: loading ends by itself, being down seldom does."""
+    return DOWN_WAIT_S if sample.state == "down" else CONTEXT_WAIT_S
 
 
 def _same_load(one: Plan, other: Plan) -> bool:

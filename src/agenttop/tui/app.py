@@ -307,5 +307,7 @@ def run_console(deck: Deck, *, attached: bool = False, theme: str = DARK.name) -
         for number, handler in before.items():
             signal.signal(number, handler)
     if answer is None and console.return_code:
-        raise AgenttopError("the console broke off", "the lines above say where; the session goes on")
+        raise AgenttopError(
+            "the console broke off", "the lines above say where; agents that run go on, see `agenttop list`"
+        )
     return answer or "leave"
