@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import platformdirs
@@ -36,12 +37,20 @@ def recordings() -> Path:
 
 def sessions() -> Path:
     """One small private file per running session (`AGENTTOP_RUNTIME`): how `attach` finds it."""
-    folder = _override("AGENTTOP_RUNTIME") or Path(platformdirs.user_runtime_dir("agenttop", False))
-    try:
-        return private_directory(folder / "sessions")
-    except OSError:  # no runtime directory on this host (a container, a cron job)
-        folder = Path(platformdirs.user_cache_dir("agenttop", False)) / "sessions"
-        return _made(folder, "AGENTTOP_RUNTIME")
+    folder = _override("AGENTTOP_RUNTIME") or _runtime()
+    if folder is not None:
+        try:
+            return private_directory(folder / "sessions")
+        except OSError:
+            pass  # it is named, but not there: a container, a cron job
+    return _made(Path(platformdirs.user_cache_dir("agenttop", False)) / "sessions", "AGENTTOP_RUNTIME")
+
+
+def _runtime() -> Path | None:
+    """The system's folder for what lives as long as the login; None where Linux names none."""
+    if sys.platform == "linux" and not os.environ.get("XDG_RUNTIME_DIR"):
+        return None
+    return Path(platformdirs.user_runtime_dir("agenttop", False))
 
 
 def user_profiles() -> Path:

@@ -93,7 +93,7 @@ def test_help_names_every_command_and_the_exit_codes():
         (["run", "humna", "--url", "http://127.0.0.1:1"], "did you mean human"),
         (["run", "human", "--url", "http://127.0.0.1:1", "--levels", "4,x"], "not a list of numbers"),
         (["run", "human", "--url", "http://127.0.0.1:1", "--levels", "4,0"], "at least one agent"),
-        (["run", "human", "--url", "http://127.0.0.1:1", "--no-record"], "always recorded"),
+        (["--no-record", "run", "human", "--url", "http://127.0.0.1:1"], "always recorded"),
         (["run", "human", "--url", "http://127.0.0.1:1", "--agents", "99999"], "too many"),
         (["run", "human", "--url", "http://127.0.0.1:1", "--pace", "0"], "--pace 0 is out of range"),
         (["run", "human", "--url", "http://127.0.0.1:1", "--pace", "nan"], "--pace nan is out of range"),

@@ -1,4 +1,4 @@
-from agenttop.model.frames import EngineSample, GpuSample, Turn
+from agenttop.model.frames import EngineSample, GpuSample, LoadSample, Turn
 from agenttop.node.notice import Noticer
 
 
@@ -75,3 +75,16 @@ def test_failures_and_compactions_of_agents_are_events():
     assert "98k → 22k" in compact.text
     assert Noticer().notice(turn()) == []
     assert Noticer().notice(turn(error_kind="cancelled", error="stopped")) == []
+
+
+def test_a_client_at_its_limit_is_told_with_the_reason_and_not_every_second():
+    noticer = Noticer()
+    told = [
+        noticer.notice(
+            LoadSample(t=float(t), client_limited="the driver took 90 % of a core" if t % 2 else None)
+        )
+        for t in range(100)
+    ]
+    events = [event for events in told for event in events]
+    assert [event.t for event in events] == [1.0, 61.0]
+    assert "the driver took 90 % of a core" in events[0].text

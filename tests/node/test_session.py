@@ -142,6 +142,20 @@ def test_adding_removing_and_stopping_one_are_events_with_the_right_numbers(llam
         assert "a4" in session.agents()
 
 
+def test_another_load_in_place_of_the_one_that_runs_is_an_event(llama_server, tmp_path):
+    other = tmp_path / "other.toml"
+    other.write_text(Path(QUICK).read_text())
+    with live(urls=[llama_server.url], record=False) as session:
+        start(session, llama_server.url, target=2)
+        session.until(lambda: session.load and session.load.active == 2)
+        session.source.send(c.StartAgents(engine=llama_server.url, profile=str(other), target=2))
+        replaced = session.until(lambda: session.event("agents.replaced"))
+        assert replaced.text == "2 agents of quick replaced by other"
+        session.until(lambda: session.load.active == 2 and session.load.profile == "other")
+        session.source.send(c.SetTarget(target=1))
+        assert session.until(lambda: session.event("agents.fewer")).text == "agents 2 → 1 (other)"
+
+
 def test_load_goes_only_where_it_is_allowed(start_llama):
     server = start_llama()
     with live(urls=[], record=False, discover=True) as session:

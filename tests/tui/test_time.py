@@ -120,7 +120,7 @@ async def test_one_can_go_to_a_time(recorded: Path) -> None:
         await running.press("g", "1", "colon", "1", "5", "enter")
         assert "00:01:15" in running.screen.splitlines()[0]
         await running.press("g", "x", "enter")
-        assert running.toasts == ["'x' is not a duration (write 30s, 22m or 1h30m)"]
+        assert running.toasts == ["'x' is not a time (write 90s, 12:34 or 1:02:03)"]
 
 
 async def test_nothing_can_be_started_in_a_recording(recorded: Path) -> None:

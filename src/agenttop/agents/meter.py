@@ -24,7 +24,8 @@ TICK_S = 0.010
 CPU_LIMIT = 0.70
 LAG_SHARE = 0.20
 LATE_SHARE = 0.05
-LEAST_DELAY_S = 0.005
+LEAST_DELAY_S = 0.010
+"""A shorter delay moves neither a TTFT nor the decode rate of a turn, however fast its tokens come."""
 
 LEAST_WINDOW_S = 0.25
 """A shorter window is left open for the next reading."""
@@ -133,7 +134,6 @@ class Meter:
         if cpu > CPU_LIMIT:
             return f"the driver took {percent(cpu)} of a core"
         periods = [period for reply in replies if (period := _period(reply)) is not None]
-        periods = periods or list(self._periods)
         if lag is not None and lag > LEAST_DELAY_S and periods:
             between = statistics.median(periods)
             if lag > LAG_SHARE * between:

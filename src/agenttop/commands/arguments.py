@@ -6,8 +6,11 @@ import argparse
 from typing import Any
 
 
-def watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """What every command that watches an engine takes; may stand before or after the command's name."""
+def watch_arguments(parser: argparse.ArgumentParser, *, recording: str = "optional") -> None:
+    """What every command that watches an engine takes; may stand before or after the command's name.
+
+    `recording`: optional, always, or never.
+    """
     # A subparser's defaults would overwrite what stood before its name, so only the top parser has any.
     absent: Any = argparse.SUPPRESS
     parser.add_argument(
@@ -29,11 +32,14 @@ def watch_arguments(parser: argparse.ArgumentParser) -> None:
         default=absent,
         help="do not ask engines for /metrics (each scrape resets llama.cpp's rate gauges for other readers)",
     )
-    recording = parser.add_mutually_exclusive_group()
-    recording.add_argument(
+    if recording == "never":
+        return
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument(
         "--out",
         default=absent,
         metavar="FILE",
         help="record to FILE instead of a new file in the recordings folder",
     )
-    recording.add_argument("--no-record", action="store_true", default=absent, help="do not record")
+    if recording == "optional":
+        choice.add_argument("--no-record", action="store_true", default=absent, help="do not record")

@@ -33,15 +33,18 @@ def full_screen() -> bool:
     return all_terminals and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def watch(settings: NodeSettings, first: Sequence[Command] = ()) -> int:
-    """Start a node, open the console on it, and part from it as the user wishes."""
+def watch(settings: NodeSettings, first: Sequence[Command] = (), *, figures: bool = False) -> int:
+    """Start a node, open the console on it, and part from it as the user wishes.
+
+    `figures`: print what `compare` says of the recording once the session has ended.
+    """
     from agenttop.stream.lines import ChildSource
 
     source = ChildSource(settings.argv(), SystemClock())
     for command in first:
         source.send(command)
     deck = new_deck(source)
-    return part(source, deck, show(deck))
+    return part(source, deck, show(deck), figures=figures)
 
 
 def new_deck(source: FrameSource) -> Deck:
@@ -58,7 +61,7 @@ def show(deck: Deck, *, attached: bool = False) -> str:
     return run_console(deck, attached=attached)
 
 
-def part(source: ChildSource, deck: Deck, how: str) -> int:
+def part(source: ChildSource, deck: Deck, how: str, *, figures: bool = False) -> int:
     """End the session, or leave it running, and say where the recording is."""
     session = deck.session
     recording = session.recording if session is not None else None
@@ -78,7 +81,16 @@ def part(source: ChildSource, deck: Deck, how: str) -> int:
         elif code != 0 or session is None:
             failure = ended or "the node did not start"
     if recording and Path(recording).exists():
+        if figures and failure is None and source.accepts is not None:
+            sys.stdout.write(_figures(Path(recording)))
         sys.stdout.write(f"recording: {recording}\n")
     if failure is not None:
         raise AgenttopError(failure)
     return 0
+
+
+def _figures(recording: Path) -> str:
+    from agenttop.analyse.compare import level_rows
+    from agenttop.commands.compare import render
+
+    return render(level_rows([recording]), "table") + "\n"

@@ -34,7 +34,7 @@ LEAST_FREE_BYTES = 500 * 1024 * 1024
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `doctor`."""
-    watch_arguments(parser)
+    watch_arguments(parser, recording="never")
     parser.add_argument("--json", action="store_true", help="one JSON object, schema 1")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def _text(sessions: list[dict[str, Any]], recordings: list[dict[str, Any]], fold
                 str(session["pid"]),
                 units.clock(now - session["started_unix"]),
                 str(session["agents"]),
-                ", ".join(session["engines"]) or units.MISSING,
+                _some(session["engines"]),
             )
             for session in sessions
         ]
@@ -123,10 +124,22 @@ def _text(sessions: list[dict[str, Any]], recordings: list[dict[str, Any]], fold
     return "\n".join([*out, f"in {folder}\n"])
 
 
+def _some(urls: list[str], most: int = 2) -> str:
+    """The first few, and how many more."""
+    more = f" +{len(urls) - most}" if len(urls) > most else ""
+    return (", ".join(urls[:most]) or units.MISSING) + more
+
+
+def _counted(names: list[str]) -> str:
+    """Each name once, with how often: `llama.cpp ×3`."""
+    counts = Counter(names)
+    return ", ".join(f"{name} ×{n}" if n > 1 else name for name, n in counts.items()) or units.MISSING
+
+
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
     began = time.strftime("%Y-%m-%d %H:%M", time.localtime(row["started_unix"]))
     agents = ",".join(map(str, row["levels"])) or units.count(row["agents_max"])
-    names = ", ".join(row["engines"]) or units.MISSING
+    names = _counted(row["engines"])
     return (
         Path(row["path"]).name,
         row["host"],

@@ -17,7 +17,7 @@ SCHEMA = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `once`."""
-    watch_arguments(parser)
+    watch_arguments(parser, recording="never")
     parser.add_argument("--json", action="store_true", help="one JSON object, schema 1")
     parser.add_argument("--window", default="2s", metavar="T", help="span over which rates are taken (2s)")
 

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pace", type=float, default=1.0, metavar="X", help="pauses X times shorter (1)")
     parser.add_argument("--headless", action="store_true", help="without a console: progress on stderr")
     parser.add_argument("--json", action="store_true", help="end with one JSON object (headless)")
-    watch_arguments(parser)
+    watch_arguments(parser, recording="always")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         from agenttop.commands.headless import run_plan
 
         return run_plan(settings, plan, as_json=arguments.json)
-    return watch(settings, [plan])
+    return watch(settings, [plan], figures=True)
 
 
 def _engine(urls: list[str]) -> str:

@@ -29,7 +29,10 @@ def parse_duration(text: str) -> float:
 def parse_clock(text: str) -> float:
     """`12:34`, `1:02:03`, or a duration, to seconds since the session began. Raises UsageError."""
     if ":" not in text:
-        return parse_duration(text)
+        try:
+            return parse_duration(text)
+        except UsageError:
+            raise UsageError(f"'{text}' is not a time", "write 90s, 12:34 or 1:02:03") from None
     parts = text.strip().split(":")
     if len(parts) > 3 or not all(re.fullmatch(r"\d+(\.\d+)?", part) for part in parts):
         raise UsageError(f"'{text}' is not a time", "write 90s, 12:34 or 1:02:03")
@@ -107,6 +110,11 @@ def byte_rate(value: float | None) -> str:
     if value < 1e6 * 999.5:
         return f"{value / 1e6:.1f} MB/s"
     return f"{value / 1e9:.1f} GB/s"
+
+
+def plural(number: int, word: str) -> str:
+    """`1 agent`, `4 agents`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def percent(value: float | None) -> str:

@@ -14,6 +14,7 @@ from agenttop.agents.profile import Profile, load
 from agenttop.agents.scale import hasten, scale
 from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
+from agenttop.model import units
 from agenttop.model.frames import AgentSample, EngineSample, Event, Frame, Level, LoadSample, Plan
 from agenttop.node.drive import Driver
 from agenttop.node.hub import Hub
@@ -91,7 +92,8 @@ class Director:
             seed=command.seed,
             stagger_s=stagger,
         )
-        if self._names and self._plan is not None and not _same_load(plan, self._plan):
+        if self._plan is None or not _same_load(plan, self._plan):
+            self._announce(plan)
             self._halt(list(self._names))
         self._plan, self._profile, self._stagger_s = plan, scaled.profile, command.stagger_s
         await self._ensure_driver()
@@ -108,7 +110,7 @@ class Director:
         before, self.target = self.target, target
         if target != before:
             text = f"agents {before} → {target} ({plan.profile})"
-            self._event("agents.target", text)
+            self._event("agents.target" if target > before else "agents.fewer", text)
         if target > len(self._names):
             await self._ensure_driver()
             self._launch(target - len(self._names))
@@ -123,14 +125,14 @@ class Director:
         self.target = len(self._names)
         self._event("agents.stop", f"{agent} stopped", subject=agent)
 
-    def stop_all(self) -> None:
+    def stop_all(self, source: str = "you") -> None:
         """Everything stops now; requests in flight are cancelled."""
         count = len(self._names)
         self.target = 0
         self._names.clear()
         if self._driver is not None:
             self._driver.send(c.HaltAll(now=True))
-        self._event("agents.stop-all", f"all agents stopped ({count})")
+        self._event("agents.stop-all", f"all agents stopped ({count})", source=source)
 
     def drain(self) -> None:
         """Every agent finishes its turn, then stops."""
@@ -164,7 +166,9 @@ class Director:
             t_end = self._now() + plan.seconds
             self._hub.publish([Level(t=self._now(), level=number, agents=agents, t_end=t_end)])
             self._event(
-                "run.level", f"level {number + 1} of {len(plan.levels)}: {agents} agents", source="node"
+                "run.level",
+                f"level {number + 1} of {len(plan.levels)}: {units.plural(agents, 'agent')}",
+                source="node",
             )
             if number == 0:
                 await self.start(start)
@@ -172,13 +176,22 @@ class Director:
                 await self.set_target(agents)
             await asyncio.sleep(max(0.0, t_end - self._now()))
         self._event("run.end", "the run has ended", source="node")
-        self.stop_all()
+        self.stop_all("node")
 
     async def close(self) -> None:
         """Stop the driver."""
         if self._driver is not None:
             driver, self._driver = self._driver, None
             await driver.stop()
+
+    def _announce(self, plan: Plan) -> None:
+        """Say what load it will be, how it was fitted, and that agents of another load make room for it."""
+        told = [note for note in plan.notes if not note.startswith("medians")]
+        fitted = f": {'; '.join(told)}" if told else ""
+        self._event("agents.load", f"load {plan.profile}{fitted}", source="node")
+        if self._names and self._plan is not None:
+            count = units.plural(len(self._names), "agent")
+            self._event("agents.replaced", f"{count} of {self._plan.profile} replaced by {plan.profile}")
 
     def _event(self, name: str, text: str, *, source: str = "you", subject: str | None = None) -> None:
         self._hub.event(name, text, source=source, subject=subject)

@@ -136,7 +136,7 @@ class Node:
         if self._demo is not None:
             await asyncio.to_thread(self._demo.stop)
         await self._host.close()
-        self.hub.publish([Event(t=self._now(), event="session.end", text=why)])
+        self.hub.publish([Event(t=self._now(), event="session.end", text=f"the session is over: {why}")])
         await self.hub.commit()
         self.hub.announce_recording()
         self.hub.close()

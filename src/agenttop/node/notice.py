@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from agenttop.model import units
-from agenttop.model.frames import HARMLESS_THROTTLE, EngineSample, Event, Frame, GpuSample, Turn
+from agenttop.model.frames import HARMLESS_THROTTLE, EngineSample, Event, Frame, GpuSample, LoadSample, Turn
 from agenttop.model.text import clean
+
+AGAIN_S = 60.0
+"""What comes and goes is told this often at most."""
 
 POOL_ALMOST_FULL = 0.95
 """A unified llama.cpp pool that overflows ends every generation in it."""
@@ -17,6 +22,7 @@ class Noticer:
         self._throttle: dict[str, frozenset[str]] = {}
         self._full: set[str] = set()
         self._failing: dict[str, str] = {}
+        self._limited_at = -math.inf
 
     def notice(self, frame: Frame) -> list[Event]:
         """Events caused by this frame, usually none."""
@@ -27,6 +33,8 @@ class Noticer:
                 return self._pool(frame)
             case Turn():
                 return self._turn(frame)
+            case LoadSample():
+                return self._load(frame)
         return []
 
     def _gpu(self, gpu: GpuSample) -> list[Event]:
@@ -77,6 +85,13 @@ class Noticer:
                 subject=engine.engine,
             )
         ]
+
+    def _load(self, load: LoadSample) -> list[Event]:
+        if load.client_limited is None or load.t - self._limited_at < AGAIN_S:
+            return []
+        self._limited_at = load.t
+        text = f"the client was the limit, not the engine: {load.client_limited}"
+        return [Event(t=load.t, event="driver.limited", text=text, source="driver", severity="warn")]
 
     def _turn(self, turn: Turn) -> list[Event]:
         if turn.error_kind == "cancelled":

@@ -100,7 +100,7 @@ def rows(store: Store, look: Look) -> list[Row]:
             free.append(slot)
     joined = [
         Row(f"agent:{agent.agent}", held.get(agent.agent), agent)
-        for agent in sorted(agents.values(), key=lambda agent: _natural(agent.agent))
+        for agent in sorted(agents.values(), key=_standing)
     ]
     joined += [Row(f"slot:{slot.slot}", slot, None) for slot in free]
     return _sorted(joined, look.sort)
@@ -114,6 +114,11 @@ def _sorted(joined: list[Row], order: str) -> list[Row]:
     if order == "rate":
         return sorted(joined, key=lambda row: -(row.decode_tok_s or 0.0))
     return sorted(joined, key=quiet) if len(joined) > MANY else joined
+
+
+def _standing(agent: AgentSample) -> tuple[bool, tuple[int, str]]:
+    """By number; those that have stopped make room for those that live."""
+    return (agent.state == "stopped", _natural(agent.agent))
 
 
 def _natural(name: str) -> tuple[int, str]:

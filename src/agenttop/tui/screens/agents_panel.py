@@ -123,19 +123,28 @@ class AgentsPanel(Dialog[Command]):
         line.append(("  named" if allowed else "  asks before load", "good" if allowed else "warn"))
         return line
 
-    def _number(self, name: str, standing: str, unit: str) -> Line:
+    def _number(self, name: str, standing: str, unit: str, whence: str = "as the profile says") -> Line:
         typed = self._typed.get(name)
         return [
             ("‹ ", "key"),
             (typed if typed is not None else standing, "strong" if typed is not None else "text"),
             (" ›", "key"),
-            (f"  {unit}" if typed is not None else f"  {unit}, as the profile says", "label"),
+            (f"  {unit}" if typed is not None else f"  {unit}, {whence}", "label"),
         ]
 
     def _stagger(self, profile: Profile | None) -> Line:
         if profile is None:
             return self._number("stagger", "–", "seconds")
+        if (chosen := self._stagger_in_force()) is not None:
+            return self._number("stagger", f"{chosen:g}", "seconds between starts", "as now")
         return self._number("stagger", f"{profile.start.stagger_s:g}", "seconds between starts")
+
+    def _stagger_in_force(self) -> float | None:
+        """What was chosen for the load that runs, where it is this profile's on this engine."""
+        plan = self._store.plan
+        if plan is None or plan.profile != self._profile or plan.engine != self._engine:
+            return None
+        return plan.stagger_s
 
     def _about(self, profile: Profile | None, engine: EngineSample | None, room: int) -> list[Line]:
         """The profile in a sentence, and how it will be fitted to the engine."""
@@ -153,7 +162,8 @@ class AgentsPanel(Dialog[Command]):
         if not notes:
             return [*lines, [(f"context grows to {limit} tokens, then is compacted", "label")]]
         for text in notes[:4]:
-            lines += [[("· ", "dim"), *line] for line in wrap(foreign(text, 200), room - 2, "label")]
+            wrapped = wrap(foreign(text, 200), room - 2, "label")
+            lines += [[("  " if index else "· ", "dim"), *line] for index, line in enumerate(wrapped)]
         return lines
 
     def _status(self, room: int) -> list[Line]:
@@ -209,6 +219,8 @@ class AgentsPanel(Dialog[Command]):
         else:
             profile = self._current_profile()
             standing = (profile.agents if name == "agents" else profile.start.stagger_s) if profile else 4
+            if name == "stagger" and (chosen := self._stagger_in_force()) is not None:
+                standing = chosen
             value = _number(self._typed.get(name), float(standing)) + step
             self._typed[name] = f"{max(1.0 if name == 'agents' else 0.0, value):g}"
 
@@ -262,7 +274,7 @@ class AgentsPanel(Dialog[Command]):
             engine=self._engine,
             profile=self._profile,
             target=self._agents(),
-            stagger_s=_number(stagger, 0.0) if stagger is not None else None,
+            stagger_s=_number(stagger, 0.0) if stagger is not None else self._stagger_in_force(),
             confirmed=confirmed,
         )
 

@@ -91,6 +91,8 @@ def _marks(events: Iterable[Event], now: float, each: int, plot: int) -> Line:
 MARKS = (
     ("mark", "◆", "accent"),
     ("agents.target", "+", "accent"),
+    ("agents.fewer", "-", "accent"),
+    ("agents.replaced", "±", "accent"),
     ("agents.stop", "x", "accent"),
     ("agents.pause", "‖", "accent"),
     ("agent.compact", "⇣", "compact"),
@@ -100,7 +102,8 @@ MARKS = (
 def mark(event: Event) -> Span:
     """Glyph and role of an event on a time axis.
 
-    `◆` a mark of the user, `+` `x` agents come and go, `⇣` a compaction, `!` `×` trouble, `┴` the rest.
+    `◆` a mark of the user, `+` `-` more and fewer agents, `±` others, `x` agents stop, `⇣` a compaction,
+    `!` `×` trouble, `┴` the rest.
     """
     if event.severity != "info":
         return SEVERITY.get(event.severity, ("!", "warn"))
