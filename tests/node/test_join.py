@@ -6,7 +6,7 @@ from agenttop.node.join import Joiner
 URL = "http://127.0.0.1:8080"
 
 
-def agent(name, prompt=None, state="decode", turn=1, cached=None, prefilled=None):
+def agent(name, prompt=None, state="decode", turn=1, cached=None):
     return AgentSample(
         t=1,
         agent=name,
@@ -17,11 +17,10 @@ def agent(name, prompt=None, state="decode", turn=1, cached=None, prefilled=None
         turn=turn,
         prompt_tokens=prompt,
         cached_tokens=cached,
-        prefilled_tokens=prefilled,
     )
 
 
-def slot(number, held=None, decoded=None, task=7, phase="decode", cached=None, prefilled=None):
+def slot(number, held=None, decoded=None, task=7, phase="decode", cached=None):
     return SlotSample(
         t=1,
         engine=URL,
@@ -31,7 +30,6 @@ def slot(number, held=None, decoded=None, task=7, phase="decode", cached=None, p
         context_tokens=held,
         decoded_tokens=decoded,
         cached_tokens=cached,
-        prefilled_tokens=prefilled,
     )
 
 
@@ -97,18 +95,6 @@ def test_while_prefilling_the_share_from_the_cache_tells():
     ]
     agents = [agent("a1", state="prefill", cached=300), agent("a2", state="prefill", cached=0)]
     assert joined(Joiner().join(slots, agents)) == {0: "a1", 1: None}
-
-
-def test_a_long_prefill_is_joined_by_its_progress():
-    slots = [
-        slot(0, phase="prefill", held=1024, decoded=0, cached=0, prefilled=1024),
-        slot(1, phase="prefill", held=512, decoded=0, cached=0, prefilled=512, task=8),
-    ]
-    agents = [
-        agent("a1", 2100, state="prefill", cached=0, prefilled=512),
-        agent("a2", 2100, state="prefill", cached=0, prefilled=1024),
-    ]
-    assert joined(Joiner().join(slots, agents)) == {0: "a2", 1: "a1"}
 
 
 def test_a_build_that_tells_the_whole_prompt_while_prefilling_is_joined_by_it():

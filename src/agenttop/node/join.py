@@ -91,14 +91,6 @@ def _fits(slot: SlotSample, agent: AgentSample) -> bool:
     if slot.phase == "prefill" and slot.cached_tokens and agent.cached_tokens == slot.cached_tokens:
         # Some builds count the prompt up while they prefill; what came from the cache both sides know.
         return True
-    if slot.phase == "prefill" and slot.prefilled_tokens and _progress(slot) == agent.prefilled_tokens:
-        # The engine reports its progress to the client, too.
-        return True
     if slot.context_tokens is None or slot.decoded_tokens is None or agent.prompt_tokens is None:
         return False
     return abs(slot.context_tokens - slot.decoded_tokens - agent.prompt_tokens) <= SLACK_TOKENS
-
-
-def _progress(slot: SlotSample) -> int:
-    """Prompt tokens done so far, those from the cache counted in, as the client is told."""
-    return (slot.cached_tokens or 0) + (slot.prefilled_tokens or 0)
