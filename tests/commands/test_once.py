@@ -38,8 +38,8 @@ def test_one_look_at_a_real_engine_as_json(llama_server):
 def test_a_request_in_progress_is_seen_with_its_rate(start_llama):
     from tests.servers import STEADY
 
-    server = start_llama(shape=STEADY)
-    request = server.background_chat(max_tokens=1500)
+    server = start_llama(shape=STEADY, slots=1, context=32768)
+    request = server.background_chat(max_tokens=30_000)
     try:
         look = json.loads(agenttop("once", "--json", "--url", server.url, "--window", "3s").stdout)
     finally:

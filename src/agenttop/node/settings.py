@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -54,8 +53,3 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
 def recording_path(settings: NodeSettings, session: str, folder: Path) -> Path:
     """The file a session records to."""
     return settings.out if settings.out is not None else folder / f"{session}.agenttop"
-
-
-def as_text(urls: Sequence[str]) -> str:
-    """Engines in a sentence."""
-    return ", ".join(urls) if urls else "engines found on this host"

@@ -149,25 +149,6 @@ def spread(parts: Sequence[Line], limit: int, gap: int = 2) -> Line:
     return fit(line, limit)
 
 
-def spread_all(parts: Sequence[Line], limit: int, gap: int = 2) -> list[Line]:
-    """All parts in order, on as many lines of `limit` cells as they need."""
-    lines: list[Line] = []
-    current: list[Line] = []
-    used = 0
-    for part in parts:
-        taken = width(part)
-        if not taken:
-            continue
-        if current and used + gap + taken > limit:
-            lines.append(spread(current, limit, gap))
-            current, used = [], 0
-        used += taken + (gap if current else 0)
-        current.append(part)
-    if current:
-        lines.append(spread(current, limit, gap))
-    return lines
-
-
 def beside(left: Sequence[Line], left_width: int, at_right: Sequence[Line], right_width: int) -> list[Line]:
     """Two blocks next to each other, whose lines are exactly as wide as said; the shorter one is filled
     up with blanks."""

@@ -26,13 +26,6 @@ def gpu(store: Store, width: int, height: int) -> list[Line]:
     return lines
 
 
-def lines_wanted(store: Store) -> int:
-    """Lines the panel can use."""
-    if not store.gpus:
-        return 1
-    return 6 if len(store.gpus) == 1 else len(store.gpus)
-
-
 def title(store: Store) -> Line:
     """The name of a single GPU, or how many there are."""
     samples = list(store.gpus.values())
