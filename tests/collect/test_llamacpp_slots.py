@@ -132,3 +132,8 @@ def test_256_slots() -> None:
     slots = parse_slots(json.dumps(rows).encode())
     assert len(slots) == 256
     assert sum(slot.processing for slot in slots) == 128
+
+
+def test_two_slots_of_one_number_are_no_table_of_slots() -> None:
+    with pytest.raises(ValueError, match="same number"):
+        parse_slots(b'[{"id":0,"n_ctx":8,"is_processing":true},{"id":0,"n_ctx":8,"is_processing":true}]')

@@ -77,6 +77,8 @@ def parse_slots(body: bytes) -> list[Slot]:
         raise ValueError("nested too deeply") from error
     if any(not 0 <= row.id < MAX_COUNT for row in rows):
         raise ValueError("a slot has a number that is none")
+    if len({row.id for row in rows}) != len(rows):
+        raise ValueError("two slots have the same number")
     return [_slot(row) for row in rows]
 
 
