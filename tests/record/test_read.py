@@ -26,9 +26,8 @@ from agenttop.model.frames import (
     Turn,
     kind_of,
 )
-from agenttop.model.identity import identity
+from agenttop.model.identity import IDENTITY, identity
 from agenttop.record.read import Recording
-from agenttop.record.schema import IDENTITY
 from agenttop.record.write import Recorder
 from tests.record.build import URL, record, session, session_frames, small, tick
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-from pathlib import Path
 
 from agenttop.errors import AgenttopError
 
@@ -27,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo. Everything it starts ends with it."""
     from agenttop.commands.console import full_screen, watch
+    from agenttop.commands.settings import new_file
     from agenttop.errors import UsageError
     from agenttop.model.units import parse_duration
     from agenttop.node.director import MOST_AGENTS
@@ -34,9 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if importlib.util.find_spec("xllamacpp") is None:
         raise AgenttopError("the demo engine is not installed", "pip install 'agenttop[demo]'")
-    out = Path(arguments.out).absolute() if arguments.out else None
-    if out is not None and out.exists():
-        raise UsageError(f"{out} exists already", "give --out another name; recordings are never overwritten")
+    out = new_file(arguments.out)
     if not 0 <= arguments.agents <= MOST_AGENTS:
         raise UsageError(f"--agents {arguments.agents} is out of range", f"0 to {MOST_AGENTS}")
     settings = NodeSettings(

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Look around and report. Exit code 1 when a named engine cannot be read."""
     from agenttop.commands.gather import look
-    from agenttop.commands.once import READABLE
+    from agenttop.commands.once import exit_code
     from agenttop.commands.settings import from_arguments
     from agenttop.view.store import Store
 
@@ -63,12 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.write(text + "\n")
     else:
         sys.stdout.write("\n".join(map(_line, checks)) + "\n")
-    unread = [
-        url
-        for url in settings.urls
-        if store.engines.get(url) is None or store.engines[url].state not in READABLE
-    ]
-    return 1 if unread else 0
+    return exit_code(store, settings.urls)
 
 
 def _check(what: str, good: bool | None, text: str, fix: str | None = None) -> dict[str, Any]:

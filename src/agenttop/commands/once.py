@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agenttop.commands.arguments import watch_arguments
@@ -49,10 +50,13 @@ def print_once(settings: NodeSettings, window_s: float, *, as_json: bool) -> int
 
         width = shutil.get_terminal_size((100, 30)).columns
         sys.stdout.write(picture(store, max(80, min(width, 200)), 40))
-    unread = [
-        url for url in settings.urls if (s := store.engines.get(url)) is None or s.state not in READABLE
-    ]
-    return 1 if unread else 0
+    return exit_code(store, settings.urls)
+
+
+def exit_code(store: Store, urls: Sequence[str]) -> int:
+    """1 when a named engine cannot be read."""
+    states = [sample.state if (sample := store.engines.get(url)) is not None else None for url in urls]
+    return 0 if all(state in READABLE for state in states) else 1
 
 
 READABLE = ("ok", "busy", "asleep", "loading")

@@ -16,15 +16,22 @@ def from_arguments(arguments: argparse.Namespace) -> NodeSettings:
     key_env = arguments.api_key_env
     if key_env and key_env not in os.environ:
         raise UsageError(f"the environment variable {key_env} is not set", f"export {key_env}=… first")
-    out = Path(arguments.out).absolute() if arguments.out else None
-    if out is not None and out.exists():
-        raise UsageError(f"{out} exists already", "give --out another name; recordings are never overwritten")
     return NodeSettings(
         urls=[normalise(url) for url in arguments.url],
         api_key_env=key_env,
         record=not arguments.no_record,
-        out=out,
+        out=new_file(arguments.out),
         scrape_metrics=not arguments.no_metrics,
         # Who names an engine wants that one; the others on this host are not looked for.
         discover=not arguments.url,
     )
+
+
+def new_file(name: str | None) -> Path | None:
+    """The file of `--out`; None without one. Raises UsageError when it exists."""
+    if not name:
+        return None
+    out = Path(name).absolute()
+    if out.exists():
+        raise UsageError(f"{out} exists already", "give --out another name; recordings are never overwritten")
+    return out

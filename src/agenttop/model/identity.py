@@ -6,33 +6,27 @@ from agenttop.model import frames as f
 
 Identity = tuple[str | int, ...]
 
+IDENTITY: dict[type[f.Frame], tuple[str, ...]] = {
+    f.Session: (),
+    f.HostSample: (),
+    f.GpuSample: ("gpu",),
+    f.EngineSample: ("engine",),
+    f.SlotSample: ("engine", "slot"),
+    f.AgentSample: ("agent",),
+    f.LoadSample: (),
+    f.Plan: (),
+    f.Level: (),
+    f.Missing: ("what",),
+    f.OwnSample: ("role",),
+    f.RecordingState: (),
+}
+"""The fields that, with the kind, tell what a frame describes. Kinds that are not here (turns, events) are
+each a fact of their own and never replace one another."""
+
 
 def identity(frame: f.Frame) -> Identity | None:
-    """The key of the thing a frame describes; None for frames that are each a fact of their own
-    (turns, events): those never replace one another."""
-    match frame:
-        case f.Session():
-            return ("session",)
-        case f.HostSample():
-            return ("host",)
-        case f.GpuSample():
-            return ("gpu", frame.gpu)
-        case f.EngineSample():
-            return ("engine", frame.engine)
-        case f.SlotSample():
-            return ("slot", frame.engine, frame.slot)
-        case f.AgentSample():
-            return ("agent", frame.agent)
-        case f.LoadSample():
-            return ("load",)
-        case f.Plan():
-            return ("plan",)
-        case f.Level():
-            return ("level",)
-        case f.Missing():
-            return ("missing", frame.what)
-        case f.OwnSample():
-            return ("own", frame.role)
-        case f.RecordingState():
-            return ("recording",)
-    return None
+    """The key of the thing a frame describes; None for facts of their own."""
+    fields = IDENTITY.get(type(frame))
+    if fields is None:
+        return None
+    return (f.kind_of(type(frame)), *(getattr(frame, field) for field in fields))

@@ -15,10 +15,11 @@ from typing import Any, TypeVar, cast
 
 from agenttop.errors import AgenttopError
 from agenttop.model.frames import Event, Frame, Session, Turn
+from agenttop.model.identity import IDENTITY
 from agenttop.record.commits import EVERYTHING, Commits
 from agenttop.record.opening import closed_in_order, open_recording, renamed
 from agenttop.record.rows import RowReader
-from agenttop.record.schema import IDENTITY, TABLES
+from agenttop.record.schema import TABLES
 
 F = TypeVar("F", bound=Frame)
 Numbered = tuple[float, int, Frame]

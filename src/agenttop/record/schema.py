@@ -19,44 +19,12 @@ from typing import Any
 
 import msgspec
 
-from agenttop.model.frames import (
-    FRAME_TYPES,
-    AgentSample,
-    EngineSample,
-    Frame,
-    GpuSample,
-    HostSample,
-    Level,
-    LoadSample,
-    Missing,
-    OwnSample,
-    Plan,
-    RecordingState,
-    Session,
-    SlotSample,
-    kind_of,
-)
+from agenttop.model.frames import FRAME_TYPES, Frame, kind_of
 
 APPLICATION_ID = 0x61677470
 """`agtp` in the header of every recording; `file` and SQLite show it."""
 
 SUFFIX = ".agenttop"
-
-IDENTITY: dict[type[Frame], tuple[str, ...]] = {
-    Session: (),
-    HostSample: (),
-    GpuSample: ("gpu",),
-    EngineSample: ("engine",),
-    SlotSample: ("engine", "slot"),
-    AgentSample: ("agent",),
-    LoadSample: (),
-    Plan: (),
-    Level: (),
-    Missing: ("what",),
-    OwnSample: ("role",),
-    RecordingState: (),
-}
-"""The columns that make up `model.identity.identity` of each kind that has one."""
 
 COMMITS = 'CREATE TABLE "commits" ("seq" INTEGER PRIMARY KEY, "t_low" REAL, "t_high" REAL)'
 KEEP_UNKNOWN = 'INSERT INTO "unknown" VALUES (?, ?, ?, ?)'
