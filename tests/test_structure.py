@@ -26,7 +26,7 @@ HOMES = {
         "oslayer.py",
     ),
     "httpx": ("collect/engine/http.py",),
-    "httptools": ("agents/",),
+    "httptools": ("agents/", "sim/"),
     "pynvml": ("collect/gpu/",),
     "amdsmi": ("collect/gpu/",),
     "xllamacpp": ("demo/server.py",),

@@ -24,6 +24,8 @@ class StartAgents(Command, frozen=True, kw_only=True, tag="start-agents"):
     """Pauses are this many times shorter than the profile says."""
     confirmed: bool = False
     """The user has just confirmed that load may go to this engine."""
+    overrides: dict[str, str] = {}
+    """Profile keys set by the user, as written: `{"context.limit": "32k"}`."""
 
 
 class SetTarget(Command, frozen=True, kw_only=True, tag="set-target"):
@@ -71,10 +73,46 @@ class RunPlan(Command, frozen=True, kw_only=True, tag="run-plan"):
     profile: str
     levels: list[int]
     seconds: float
-    """Duration of each level."""
+    """Duration of each level; with `settle`, the longest its steady window may take."""
     stagger_s: float | None = None
     seed: int = 0
     pace: float = 1.0
+    overrides: dict[str, str] = {}
+    settle: bool = False
+    """A level ends as soon as it can be judged: warm, steady, enough full turns per agent."""
+    cold: bool = False
+    """Every level starts with new agents, whose contexts no cache holds."""
+
+
+class FindKnee(Command, frozen=True, kw_only=True, tag="find-knee"):
+    """A search: levels are chosen as it goes; ends with a Finding, then the session ends."""
+
+    engine: str
+    profile: str
+    most: int
+    """The search goes no higher than this."""
+    budget_s: float
+    slo: str | None = None
+    """E.g. `decode>=20,ttft<=10s`."""
+    stagger_s: float | None = None
+    seed: int = 0
+    pace: float = 1.0
+    overrides: dict[str, str] = {}
+
+
+class Ramp(Command, frozen=True, kw_only=True, tag="ramp"):
+    """Climb with the load that is set up (or as given): from, to, step, each level held; agents stay after."""
+
+    first: int
+    last: int
+    step: int
+    hold_s: float
+    engine: str | None = None
+    """None: as the load in force."""
+    profile: str | None = None
+    seed: int = 0
+    pace: float = 1.0
+    overrides: dict[str, str] = {}
 
 
 class Leave(Command, frozen=True, kw_only=True, tag="leave"):
@@ -104,6 +142,8 @@ AnyCommand = (
     | Pause
     | Mark
     | RunPlan
+    | FindKnee
+    | Ramp
     | Leave
     | Quit
     | OwnCost
@@ -130,7 +170,13 @@ class Configure(DriverCommand, frozen=True, kw_only=True, tag="configure"):
     """The resolved, scaled profile (`Plan.settings`)."""
     seed: int
     slots_like: str
-    """Name of the engine (`llama.cpp`, `openai`): which extras its requests may ask for."""
+    """Name of the engine (`llama.cpp`, `vLLM`, `openai`): which extras its requests may ask for."""
+    clock_rate: float = 1.0
+    """Session seconds per second; t = (time.monotonic() - origin) * clock_rate."""
+    salt: str = ""
+    """Makes prompts of this session unlike those of any other; the same for all drivers of a session."""
+    kernel_stamps: bool | None = None
+    """Take time stamps from the kernel where it offers them; None: up to 64 agents."""
 
 
 class LaunchAgent(DriverCommand, frozen=True, kw_only=True, tag="launch"):

@@ -48,6 +48,12 @@ class Session(Frame, frozen=True, kw_only=True, tag="session"):
     """Path of the recording on the host of the node; None when recording is off."""
     urls: list[str] = []
     """Engine URLs the user named: load may go to these."""
+    speedup: float = 1.0
+    """Session seconds per second of the wall clock: above 1 when the engine is simulated and runs faster
+    than life. Every `t`, duration and rate of the session is in simulated time; host and own figures are
+    of the real machine."""
+    simulated: str | None = None
+    """The host that a simulated engine stands for, e.g. `RTX 5090`; None for a real engine."""
 
 
 class HostSample(Frame, frozen=True, kw_only=True, tag="host"):
@@ -184,6 +190,13 @@ class EngineSample(Frame, frozen=True, kw_only=True, tag="engine"):
     preemptions_total: int | None = None
     restarts: int = 0
     """Restarts noticed in this session."""
+    simulated: str | None = None
+    """The host this engine simulates (`agenttop sim`), e.g. `RTX 5090`; None for a real engine."""
+    speedup: float | None = None
+    """Of a simulated engine: how many times faster than life it runs."""
+    prefix_hits_tokens_total: int | None = None
+    """Prompt tokens found in the prefix cache, of those looked up there (vLLM counts both)."""
+    prefix_queries_tokens_total: int | None = None
 
 
 class SlotSample(Frame, frozen=True, kw_only=True, tag="slot"):
@@ -216,8 +229,10 @@ class AgentSample(Frame, frozen=True, kw_only=True, tag="agent"):
     engine: str
     profile: str
     state: str
-    """waiting (for its staggered start), queued (sent, no byte back), prefill, decode, tool, human
-    (pauses between turns), compact (the request that compacts), backoff, paused, stopping, stopped."""
+    """waiting (for its staggered start), prime (the request that fills its context before the steady
+    start), queued (sent, no byte back), prefill, decode, stalled (silent for far longer than it usually
+    is), tool, human (pauses between turns), children (waits for its sub-agents), compact (the request that
+    compacts), backoff, paused, stopping, stopped."""
     state_since: float
     """Session time at which the state began."""
     state_until: float | None = None
@@ -247,6 +262,12 @@ class AgentSample(Frame, frozen=True, kw_only=True, tag="agent"):
     """The slot that serves its request, where the counts show it beyond doubt."""
     error: str | None = None
     """The last failure, one sentence."""
+    parent: str | None = None
+    """The agent that spawned this one, which is a sub-agent then."""
+    children: int | None = None
+    """Sub-agents at work for it now."""
+    silent_s: float | None = None
+    """In state stalled: how long nothing has come."""
 
 
 class Turn(Frame, frozen=True, kw_only=True, tag="turn"):
@@ -257,7 +278,8 @@ class Turn(Frame, frozen=True, kw_only=True, tag="turn"):
     profile: str
     turn: int
     turn_kind: str = "turn"
-    """turn, or compact for the request that shortens the context."""
+    """turn; compact for the request that shortens the context; prime for the one that fills it before a
+    steady start (never part of a level's figures); sub for a turn of a sub-agent."""
     t_queued: float
     """When the plan wanted it sent: the pause before it had ended."""
     t_sent: float | None = None
@@ -277,13 +299,31 @@ class Turn(Frame, frozen=True, kw_only=True, tag="turn"):
     status: int | None = None
     finish_reason: str | None = None
     error_kind: str | None = None
-    """refused, http-4xx, http-5xx, stream-error, cut, stall, context, cancelled, protocol, engine-limit."""
+    """refused, http-4xx, http-5xx, stream-error (an error event inside a 200 stream), cut (end without
+    [DONE]), stall (silence after the first token), queue-timeout (silence before it), context, cancelled,
+    protocol, engine-limit, restarted (the engine was restarted under the request)."""
     error: str | None = None
     events: int | None = None
     """Stream events that carried text. Not tokens: one event may hold several."""
     prefill_s: float | None = None
     """The engine's own prefill time for this request, where it tells."""
     decode_s: float | None = None
+    attempt: int = 1
+    """1, or for a retry how often the same step has been sent, this request included."""
+    parent: str | None = None
+    """The agent that spawned the one whose turn this is."""
+    planned_prompt_tokens: int | None = None
+    """Size the plan wanted the prompt to have."""
+    expected_prompt_tokens: int | None = None
+    """Size the client expected when it sent the request, by the ratio learnt until then."""
+    compacted_from_tokens: int | None = None
+    """Of the first turn after a compaction: the context before it."""
+    probe: str | None = None
+    """Verdict on planted facts asked for in this turn: right, wrong-region, leaked, truncated, no-answer."""
+    probe_detail: str | None = None
+    """E.g. which depth was asked for, or whose secret came back."""
+    stamps: str | None = None
+    """kernel where `arrivals` come from the kernel's receive time; None: taken in the driver."""
     arrivals: bytes | None = None
     """Arrival time of each event that carried text: little-endian uint32, microseconds after `t_sent`."""
 
@@ -316,6 +356,16 @@ class LoadSample(Frame, frozen=True, kw_only=True, tag="load"):
     """Share of socket reads that held more than one token event: those tokens share a time stamp."""
     client_limited: str | None = None
     """Why the client, not the engine, was the limit in this window; None when it was not."""
+    drivers: int = 1
+    """Worker processes that the agents are spread over; `cpu_fraction` is that of the busiest."""
+    failure_kinds: dict[str, int] = {}
+    """`failures` by `Turn.error_kind`."""
+    stalled: int = 0
+    """Agents in state stalled."""
+    unseen_in_flight: int | None = None
+    """Requests in flight here beyond those the engine says it runs or holds back: they wait elsewhere."""
+    stamps: str | None = None
+    """kernel, application, or mixed: where time stamps come from."""
 
 
 class Plan(Frame, frozen=True, kw_only=True, tag="plan"):
@@ -337,7 +387,20 @@ class Level(Frame, frozen=True, kw_only=True, tag="level"):
     level: int
     agents: int
     t_end: float | None = None
-    """Planned end."""
+    """Planned end; None when the level lasts until it can be judged, which an event `run.level-end` tells."""
+    purpose: str | None = None
+    """Why a search enters it: climb, refine, confirm, verify. None in a plain run or ramp."""
+    cold: bool = False
+    """Its agents are all new, with contexts no cache holds."""
+
+
+class Finding(Frame, frozen=True, kw_only=True, tag="finding"):
+    """What an analysis made during the session found, so that the recording holds the answer with its data."""
+
+    what: str
+    """knee: the report of `agenttop.analyse.knee`, as `agenttop knee --json` prints it."""
+    sentence: str
+    report: dict[str, object] = {}
 
 
 class Event(Frame, frozen=True, kw_only=True, tag="event"):
@@ -406,6 +469,7 @@ FRAME_TYPES: tuple[type[Frame], ...] = (
     LoadSample,
     Plan,
     Level,
+    Finding,
     Event,
     Missing,
     OwnSample,

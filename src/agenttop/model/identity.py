@@ -16,6 +16,7 @@ IDENTITY: dict[type[f.Frame], tuple[str, ...]] = {
     f.LoadSample: (),
     f.Plan: (),
     f.Level: (),
+    f.Finding: ("what",),
     f.Missing: ("what",),
     f.OwnSample: ("role",),
     f.RecordingState: (),

@@ -1,0 +1,1 @@
+"""The simulated engine: a model of an inference server behind the real wire formats."""
