@@ -101,7 +101,7 @@ class FindKnee(Command, frozen=True, kw_only=True, tag="find-knee"):
 
 
 class Ramp(Command, frozen=True, kw_only=True, tag="ramp"):
-    """Climb with the load that is set up (or as given): from, to, step, each level held; agents stay after."""
+    """Climb, with the load in force or as given: from, to, step, each level held; agents stay after."""
 
     first: int
     last: int

@@ -395,7 +395,7 @@ class Level(Frame, frozen=True, kw_only=True, tag="level"):
 
 
 class Finding(Frame, frozen=True, kw_only=True, tag="finding"):
-    """What an analysis made during the session found, so that the recording holds the answer with its data."""
+    """What an analysis made during the session found: the recording holds the answer with its data."""
 
     what: str
     """knee: the report of `agenttop.analyse.knee`, as `agenttop knee --json` prints it."""
