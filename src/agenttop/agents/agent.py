@@ -164,7 +164,7 @@ class Agent:
         step = self._plan.next()
         self._prepare(step)
         self._ready_at = max(self._at, self._now())
-        if not await self._rest("waiting", self._ready_at, early=WARM_S):
+        if not await self._rest("waiting", self._ready_at, early=WARM_S * self.load.rate):
             return
         self._client.warm()
         if not await self._rest("waiting", self._ready_at):
@@ -345,7 +345,7 @@ class Agent:
             elif self.state != "paused":
                 self._enter("paused")
             self._wake = loop.create_future()
-            timer = loop.call_later(left, self._rouse) if left > 0 else None
+            timer = loop.call_later(left / self.load.rate, self._rouse) if left > 0 else None
             try:
                 await self._wake
             finally:

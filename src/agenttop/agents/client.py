@@ -119,10 +119,14 @@ class Endpoint:
 class Client:
     """Sends requests of one agent, one after another, over a connection that is kept while it lasts."""
 
-    def __init__(self, endpoint: Endpoint, now: Callable[[], float], timeouts: Timeouts) -> None:
+    def __init__(
+        self, endpoint: Endpoint, now: Callable[[], float], timeouts: Timeouts, *, rate: float = 1.0
+    ) -> None:
+        """`rate`: seconds of `now` per real second."""
         self._endpoint = endpoint
         self._now = now
         self._timeouts = timeouts
+        self._rate = rate
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -227,8 +231,11 @@ class Client:
         return self._timeouts.queue_s if reply.t_first_token is None else self._timeouts.stall_s
 
     def _next_look(self, reply: Reply, silent: float) -> float:
-        """Re-armed for what is left of the allowed silence: a busy stream costs one timer per stall time."""
-        return max(0.01, min(self._silence_limit(reply) - silent, self._timeouts.stall_s))
+        """Re-armed for what is left of the allowed silence: a busy stream costs one timer per stall time.
+
+        In real seconds.
+        """
+        return max(0.01, min(self._silence_limit(reply) - silent, self._timeouts.stall_s) / self._rate)
 
     def _check_silence(self, reply: Reply) -> None:
         connection = self._connection
@@ -249,7 +256,7 @@ class Client:
             reply.error_kind == "cut"
             and reply.t_first_byte is None
             and reply.t_sent is not None
-            and self._now() - reply.t_sent < RESEND_WITHIN_S
+            and self._now() - reply.t_sent < RESEND_WITHIN_S * self._rate
         )
 
     def _forget_failure(self, reply: Reply) -> None:

@@ -71,6 +71,7 @@ class Driver:
         self._past = _Totals()
         """Of agents that have stopped."""
         self._tokens_before = 0
+        self._second_every, self._look_every = SECOND_EVERY, LOOK_EVERY
 
     # Orders
 
@@ -106,7 +107,10 @@ class Driver:
         self._work.set()
 
     def _configure(self, order: Configure) -> None:
-        self._now = _session_clock(order.origin)
+        self._now = _session_clock(order.origin, order.clock_rate)
+        # A session second is what is reported on, but never more often than five times a second.
+        self._second_every = max(2, round(SECOND_EVERY / order.clock_rate))
+        self._look_every = max(1, round(LOOK_EVERY / order.clock_rate))
         if not self._agents:
             self._meter = Meter(self._now)
         key = os.environ.get(order.api_key_env) if order.api_key_env else None
@@ -197,7 +201,7 @@ class Driver:
             beat += 1
             self._choose(beat)
             await self._report()
-            if beat % SECOND_EVERY == 0:
+            if beat % self._second_every == 0:
                 self._second()
             self._outbox.flush()
             with contextlib.suppress(TimeoutError):
@@ -239,9 +243,9 @@ class Driver:
         for number, (name, agent) in enumerate(self._agents.items()):
             if agent.in_flight is not None:
                 flying = True
-                if number % LOOK_EVERY == beat % LOOK_EVERY:
+                if number % self._look_every == beat % self._look_every:
                     agent.look()
-            if number % SECOND_EVERY == beat % SECOND_EVERY:
+            if number % self._second_every == beat % self._second_every:
                 self._changed[name] = agent
         self._meter.run_ticker(flying)
 
@@ -327,10 +331,12 @@ def read_orders(loop: asyncio.AbstractEventLoop, driver: Driver, descriptor: int
         loop.call_soon_threadsafe(driver.stop)
 
 
-def _session_clock(origin: float) -> Callable[[], float]:
+def _session_clock(origin: float, rate: float = 1.0) -> Callable[[], float]:
     """Seconds since the session began, as `SessionClock`, but one call deep: it is asked at every read."""
     monotonic = time.monotonic
-    return lambda: monotonic() - origin
+    if rate == 1.0:
+        return lambda: monotonic() - origin
+    return lambda: (monotonic() - origin) * rate
 
 
 async def _serve(descriptor: int) -> None:

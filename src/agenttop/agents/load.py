@@ -40,6 +40,8 @@ class Load:
         self.endpoint = Endpoint(order.engine, api_key)
         self.salt = salt
         self.now = now
+        self.rate = order.clock_rate
+        """Session seconds per second: real sleeps are divided by it."""
         self.ratio = TokenRatio()
         request = self.profile.request
         self.timeouts = Timeouts(queue_s=request.queue_s, stall_s=request.stall_s)
@@ -52,7 +54,7 @@ class Load:
 
     def client(self) -> Client:
         """A client for one agent."""
-        return Client(self.endpoint, self.now, self.timeouts)
+        return Client(self.endpoint, self.now, self.timeouts, rate=self.rate)
 
     def body(self, messages: list[Message], max_tokens: int) -> bytes:
         """A chat request as JSON. 0.2 ms for a context of 100,000 tokens."""
@@ -63,7 +65,7 @@ class Load:
 
         Asked once for all agents; when the engine does not answer, agents start from a usual ratio.
         """
-        if self._counts_tokens is not None or self.now() - self._asked_at < ASK_AGAIN_S:
+        if self._counts_tokens is not None or self.now() - self._asked_at < ASK_AGAIN_S * self.rate:
             if self._asking is not None:
                 await asyncio.shield(self._asking)
             return
@@ -78,7 +80,9 @@ class Load:
         if self._model is not None:
             fields["model"] = self._model
         reply = Reply()
-        client = Client(self.endpoint, self.now, Timeouts(queue_s=ASK_AGAIN_S, stall_s=ASK_AGAIN_S))
+        patience = ASK_AGAIN_S * self.rate
+        limits = Timeouts(queue_s=patience, stall_s=patience)
+        client = Client(self.endpoint, self.now, limits, rate=self.rate)
         await client.send(_encoder.encode(fields), reply, TOKENIZE_PATH, stream=False)
         client.close()
         if reply.status is None or reply.status == 503:

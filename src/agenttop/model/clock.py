@@ -55,12 +55,17 @@ class ManualClock:
 
 
 class SessionClock:
-    """Seconds since a session began: the `t` of every frame."""
+    """Seconds since a session began: the `t` of every frame.
 
-    def __init__(self, clock: Clock, origin: float | None = None) -> None:
+    With a simulated engine that runs faster than life, session time is simulated time: it runs `rate` times
+    as fast as the wall clock, and whoever sleeps divides by it.
+    """
+
+    def __init__(self, clock: Clock, origin: float | None = None, rate: float = 1.0) -> None:
         self._clock = clock
         self.origin = clock.monotonic() if origin is None else origin
+        self.rate = rate
 
     def now(self) -> float:
         """Seconds since the session began."""
-        return self._clock.monotonic() - self.origin
+        return (self._clock.monotonic() - self.origin) * self.rate

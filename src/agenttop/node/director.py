@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,7 @@ class Director:
         now: Callable[[], float],
         *,
         origin: float,
+        rate: float = 1.0,
         api_key_env: str | None,
         engine: Callable[[str], EngineSample | None],
         knows: Callable[[str], bool],
@@ -47,6 +49,10 @@ class Director:
         self._hub = hub
         self._now = now
         self._origin = origin
+        self._rate = rate
+        """Session seconds per second."""
+        self._salt = secrets.token_hex(4)
+        """Two sessions with one seed must not find each other's prompts cached."""
         self._api_key_env = api_key_env
         self._engine = engine
         self._knows = knows
@@ -174,7 +180,7 @@ class Director:
                 await self.start(start)
             else:
                 await self.set_target(agents)
-            await asyncio.sleep(max(0.0, t_end - self._now()))
+            await asyncio.sleep(max(0.0, t_end - self._now()) / self._rate)
         self._event("run.end", "the run has ended", source="node")
         self.stop_all("node")
 
@@ -211,8 +217,13 @@ class Director:
                     f"{url} was found, not named", "confirm it in the agents panel, or name it with --url"
                 )
             if sample.state in ("ok", "busy", "asleep") and sample.age_s is not None:
+                if (sample.speedup or 1.0) != self._rate:
+                    raise RefusedError(_other_pace(sample, self._rate), f"agenttop --url {url}")
                 return sample
-            if sample.state in ("unauthorised", "unsupported") or self._now() - begun > _patience_s(sample):
+            if (
+                sample.state in ("unauthorised", "unsupported")
+                or self._now() - begun > _patience_s(sample) * self._rate
+            ):
                 raise RefusedError(f"{url} cannot take load: {sample.note or sample.state}")
             await asyncio.sleep(0.2)
 
@@ -242,6 +253,8 @@ class Director:
                 settings=plan.settings,
                 seed=plan.seed,
                 slots_like=sample.name,
+                clock_rate=self._rate,
+                salt=self._salt,
             )
         )
 
@@ -311,6 +324,13 @@ class Director:
 def _check_target(target: int) -> None:
     if not 0 <= target <= MOST_AGENTS:
         raise RefusedError(f"{target} agents is out of range", f"0 to {MOST_AGENTS}")
+
+
+def _other_pace(sample: EngineSample, rate: float) -> str:
+    return (
+        f"{sample.url} is simulated and runs {sample.speedup or 1:g} times faster than life, this session "
+        f"{rate:g} times: start one for it while it runs"
+    )
 
 
 def _patience_s(sample: EngineSample) -> float:

@@ -19,7 +19,7 @@ import agenttop
 from agenttop import paths
 from agenttop.collect.host import host_facts
 from agenttop.collect.schedule import Ticker
-from agenttop.errors import AgenttopError
+from agenttop.errors import AgenttopError, UsageError
 from agenttop.model import commands as c
 from agenttop.model.clock import SessionClock, SystemClock
 from agenttop.model.frames import SCHEMA, Bye, Event, Session
@@ -44,6 +44,9 @@ DEMO_PACE = 6.0
 DEMO_CONTEXT = 16384
 """Tokens of KV cache for four slots."""
 
+LEAST_INTERVAL_S = 0.2
+"""Engines that run faster than life are looked at more often, but no more often than this (real seconds)."""
+
 FIRST_WINDOW_S = 0.3
 """The first rates are taken over at least this long: over a few milliseconds they would be noise."""
 
@@ -54,9 +57,12 @@ class Node:
     def __init__(self, settings: NodeSettings, stream: int | None) -> None:
         self._settings = settings
         self._clock = SystemClock()
-        self._session_clock = SessionClock(self._clock)
+        speedup, simulated = _simulated(settings)
+        self._session_clock = SessionClock(self._clock, rate=speedup)
         self._now = self._session_clock.now
-        self.session = _new_session(settings, self._clock.wall())
+        self.session = msgspec.structs.replace(
+            _new_session(settings, self._clock.wall()), speedup=speedup, simulated=simulated
+        )
         recorder = None
         if settings.record:
             path = recording_path(settings, self.session.session, paths.recordings()).absolute()
@@ -69,20 +75,22 @@ class Node:
             self._now,
             api_key=os.environ.get(settings.api_key_env) if settings.api_key_env else None,
             metrics=settings.scrape_metrics,
-            interval_s=settings.interval_s,
+            interval_s=max(min(settings.interval_s, LEAST_INTERVAL_S), settings.interval_s / speedup),
+            rate=speedup,
             agents=lambda: list(self.director.agents.values()),
         )
         self.director = Director(
             self.hub,
             self._now,
             origin=self._session_clock.origin,
+            rate=speedup,
             api_key_env=settings.api_key_env,
             engine=self._engines.get,
             knows=self._engines.knows,
             slot_of=self._engines.slot_of,
         )
         self._wishes = Wishes(
-            self.hub, self._now, self.director, self._engines, self.end, self._let_console_go
+            self.hub, self._now, self.director, self._engines, self.end, self._let_console_go, rate=speedup
         )
         self._doorman = Doorman(
             paths.sessions(), self.session, enter=self._enter, leave=self._leave, line=self._wishes.line
@@ -196,7 +204,7 @@ class Node:
                 profile=plan.profile if plan else None,
                 consoles=self.hub.listeners,
             )
-            if self._now() - announced >= ANNOUNCE_S:
+            if self._now() - announced >= ANNOUNCE_S * self._session_clock.rate:
                 announced = self._now()
                 self.hub.announce_recording()
             self._end_if_alone()
@@ -262,6 +270,22 @@ def _ended_by(number: int) -> str:
 def demo_load(url: str, agents: int) -> c.StartAgents:
     """What the demo starts by itself."""
     return c.StartAgents(engine=url, profile="human", target=agents, stagger_s=4.0, pace=DEMO_PACE)
+
+
+def _simulated(settings: NodeSettings) -> tuple[float, str | None]:
+    """How many times faster than life the session runs, and the host its engine stands for.
+
+    Asked before anything else, because every time of the session follows from it. Engines named together
+    must agree. Raises UsageError when they do not.
+    """
+    from agenttop.collect.engine.simulated import speedup_of
+
+    answers = {url: speedup_of(url) for url in settings.urls}
+    speeds = {speed for speed, _ in answers.values()}
+    if len(speeds) > 1:
+        told = ", ".join(f"{url} {speed:g}x" for url, (speed, _) in answers.items())
+        raise UsageError(f"these engines run at different speeds ({told})", "watch them in separate sessions")
+    return (speeds or {1.0}).pop(), next((host for _, host in answers.values() if host), None)
 
 
 def _new_session(settings: NodeSettings, wall: float) -> Session:

@@ -84,6 +84,7 @@ class EngineWatches:
         api_key: str | None,
         metrics: bool,
         interval_s: float,
+        rate: float = 1.0,
         agents: Callable[[], list[AgentSample]],
     ) -> None:
         self._hub = hub
@@ -91,6 +92,7 @@ class EngineWatches:
         self._api_key = api_key
         self._metrics = metrics
         self._interval_s = interval_s
+        self._rate = rate
         self._agents = agents
         self._watches: dict[str, EngineWatch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,7 +105,9 @@ class EngineWatches:
         The key goes only to engines the user named: one found on the host might be anybody's.
         """
         key = self._api_key if load_allowed else None
-        watch = EngineWatch(url, api_key=key, now=self._now, load_allowed=load_allowed, metrics=self._metrics)
+        watch = EngineWatch(
+            url, api_key=key, now=self._now, load_allowed=load_allowed, metrics=self._metrics, rate=self._rate
+        )
         if watch.url in self._watches:
             return
         self._watches[watch.url] = watch

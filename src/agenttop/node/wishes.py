@@ -30,6 +30,8 @@ class Wishes:
         engines: EngineWatches,
         end: Callable[[str], None],
         console_leaves: Callable[[], None],
+        *,
+        rate: float = 1.0,
     ) -> None:
         self._hub = hub
         self._now = now
@@ -37,6 +39,7 @@ class Wishes:
         self._engines = engines
         self._end = end
         self._console_leaves = console_leaves
+        self._rate = rate
         self._jobs: set[asyncio.Task[None]] = set()
         self._run: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
@@ -150,7 +153,7 @@ class Wishes:
 
     async def _settle(self) -> None:
         """Wait until the cancelled requests have been reported, so that the recording has them."""
-        deadline = self._now() + SETTLE_S
+        deadline = self._now() + SETTLE_S * self._rate
         while self._director.agents and self._now() < deadline:
             await asyncio.sleep(0.05)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import subprocess
 import threading
@@ -13,7 +14,7 @@ from agenttop.errors import AgenttopError
 from agenttop.model.clock import Clock
 from agenttop.model.commands import Command
 from agenttop.model.door import Door, Knock
-from agenttop.model.frames import Bye, Frame
+from agenttop.model.frames import Bye, Frame, Session
 from agenttop.oslayer import child_environment, connect_to_unix_socket, detached
 from agenttop.stream.base import Batch
 from agenttop.wire.codec import LineSplitter, Unknown, WireError, decode_frame, encode
@@ -39,6 +40,8 @@ class LineSource:
         self._lost = lost
         self._waiting: deque[Frame] = deque(maxlen=WAITING_FRAMES)
         self._anchor: tuple[float, float] | None = None
+        self._rate = 1.0
+        """Session seconds per second, as the session's first frame says."""
         self._ended: str | None = None
         self._ended_at: float | None = None
         self._wake = threading.Event()
@@ -80,7 +83,7 @@ class LineSource:
             return 0.0
         t, arrived = self._anchor
         until = self._ended_at if self._ended_at is not None else self._clock.monotonic()
-        return t + max(0.0, until - arrived)
+        return t + max(0.0, until - arrived) * self._rate
 
     def _pump(self) -> None:
         splitter = LineSplitter()
@@ -109,6 +112,8 @@ class LineSource:
             return None  # from a newer node; its recording keeps it
         if isinstance(frame, Bye):
             return frame.why
+        if isinstance(frame, Session) and 0 < frame.speedup < math.inf:
+            self._rate = frame.speedup
         # Bursts of history carry old times: the anchor only ever moves forward.
         if self._anchor is None or frame.t >= self._anchor[0]:
             self._anchor = (frame.t, self._clock.monotonic())

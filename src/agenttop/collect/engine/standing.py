@@ -33,8 +33,10 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 class Standing:
     """What is known of the engine at one address."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, rate: float = 1.0) -> None:
+        """`rate`: seconds of the caller's clock per real second."""
         self._url = url
+        self._busy_after_s = BUSY_AFTER_S * rate
         self._name = "unknown"
         self._state = "starting"
         self._note: str | None = "asked for the first time"
@@ -91,7 +93,7 @@ class Standing:
     def waiting(self, now: float) -> EngineReading:
         """No answer yet, or none asked for: what is known, with its age."""
         events: list[Event] = []
-        if self._state == "ok" and self._last is not None and now - self._last.t > BUSY_AFTER_S:
+        if self._state == "ok" and self._last is not None and now - self._last.t > self._busy_after_s:
             note = "its figures are late: it has not answered yet"
             events = self._change(now, "busy", note, self._name, None)
         return EngineReading(sample=self._sample(now), events=events)
@@ -112,7 +114,7 @@ class Standing:
                 restarts=self._restarts,
             )
         age = max(0.0, now - last.t)
-        late = age > BUSY_AFTER_S
+        late = age > self._busy_after_s
         return msgspec.structs.replace(
             last,
             t=now,

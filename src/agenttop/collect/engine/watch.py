@@ -54,6 +54,7 @@ class EngineWatch:
         metrics: bool = True,
         polls_host: bool = True,
         patience_s: float = PATIENCE_S,
+        rate: float = 1.0,
     ) -> None:
         """Nothing is asked yet.
 
@@ -65,6 +66,7 @@ class EngineWatch:
             metrics: whether llama.cpp's `/metrics` may be asked: a scrape resets two of its gauges.
             polls_host: whether the process behind an address of this host may be looked at.
             patience_s: see `PATIENCE_S`.
+            rate: seconds of `now` per real second.
         """
         self.url = normalise(url)
         self.load_allowed = load_allowed
@@ -73,7 +75,8 @@ class EngineWatch:
         self._metrics = metrics
         self._looks_at_process = polls_host and is_local(self.url)
         self._patience_s = patience_s
-        self._standing = Standing(self.url)
+        self._rate = rate
+        self._standing = Standing(self.url, rate)
         self._adapter: EngineAdapter | None = None
         self._task: asyncio.Task[EngineReading | Failure] | None = None
         self._next_at = 0.0
@@ -111,7 +114,7 @@ class EngineWatch:
         now = self._now()
         if isinstance(outcome, Failure):
             self._failures += 1
-            self._next_at = now + self._pause(outcome.state) - _EARLY_S
+            self._next_at = now + (self._pause(outcome.state) - _EARLY_S) * self._rate
             return self._standing.failed(now, outcome)
         self._failures, self._next_at = 0, 0.0
         reply_s = self._adapter.client.reply_s if self._adapter is not None else None
