@@ -113,6 +113,10 @@ class Ramp(Command, frozen=True, kw_only=True, tag="ramp"):
     seed: int = 0
     pace: float = 1.0
     overrides: dict[str, str] = {}
+    stagger_s: float | None = None
+    """None: as the load in force, or as the profile says."""
+    confirmed: bool = False
+    """The user has just confirmed that load may go to this engine."""
 
 
 class Leave(Command, frozen=True, kw_only=True, tag="leave"):

@@ -389,9 +389,13 @@ class Level(Frame, frozen=True, kw_only=True, tag="level"):
     t_end: float | None = None
     """Planned end; None when the level lasts until it can be judged, which an event `run.level-end` tells."""
     purpose: str | None = None
-    """Why a search enters it: climb, refine, confirm, verify. None in a plain run or ramp."""
+    """Why a search enters it: climb, refine, confirm, verify, capacity. None in a plain run or ramp."""
     cold: bool = False
     """Its agents are all new, with contexts no cache holds."""
+    of: int | None = None
+    """Levels of the run or ramp; None in a search, which does not know."""
+    origin: str | None = None
+    """run, ramp or search: what enters it."""
 
 
 class Finding(Frame, frozen=True, kw_only=True, tag="finding"):
