@@ -1,0 +1,103 @@
+"""The row of a level: what scripts, the tables of `compare` and the search for the knee rely on."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One level of one session.
+
+    Every figure is over the steady window of its level (`analyse.levels`), in session time: simulated
+    seconds where the engine is simulated. What was not measured is None, never 0; what was counted and did
+    not happen is 0. Turns of kind prime count nowhere; those of sub-agents count for the engine's rates.
+    """
+
+    file: str
+    host: str
+    """Of a simulated session: the host that is simulated."""
+    simulated: bool = False
+    """The engine is simulated (`agenttop sim`): figures of a model, not of this host."""
+    speedup: float = 1.0
+    engine: str | None = None
+    model: str | None = None
+    profile: str | None = None
+    demo: bool = False
+    """The engine is the demo engine: a real server on random weights."""
+    level: int
+    """Counted from 1 within the file."""
+    agents: int
+    purpose: str | None = None
+    """Why a search entered the level: climb, refine, confirm, verify."""
+    cold: bool = False
+    """All its agents were new, with contexts no cache held."""
+    decode_tok_s_per_agent_p50: float | None = None
+    """Median over turns whose decoding lies within the window, each by `analyse.tokens.decode_rate`."""
+    decode_tok_s: float | None = None
+    """Output tokens of all requests that arrived in the window, per second."""
+    prefill_tok_s: float | None = None
+    """Prompt tokens not taken from the cache, spread over the time of their prefill, per second."""
+    ttft_s_p50: float | None = None
+    """From sent to the first token, over requests sent in the window."""
+    ttft_s_p95: float | None = None
+    wait_s_p50: float | None = None
+    """From when the plan wanted a turn sent to its last token, over turns completed in the window."""
+    turn_s_p50: float | None = None
+    """Seconds per tool call: from when a turn was sent to its last token, over turns completed in it."""
+    itl_s_p50: float | None = None
+    """Between neighbouring stream events with text of one request, both within the window."""
+    itl_s_p99: float | None = None
+    turns: int | None = None
+    """Turns completed in the window, without compactions."""
+    completions_per_min: float | None = None
+    """The same per minute."""
+    prefix_hit_fraction: float | None = None
+    """Prompt tokens from the cache over all prompt tokens, of requests sent in the window."""
+    kv_max_fraction: float | None = None
+    kv_active_max_fraction: float | None = None
+    """The part held by requests in progress, at most: what fills the pool for good."""
+    kv_pool_tokens: int | None = None
+    context_mean_tokens: float | None = None
+    """Mean context of an agent over the window, idle agents included."""
+    slots_total: int | None = None
+    waiting_max: int | None = None
+    """Requests the engine held back, at most."""
+    waiting_fraction: float | None = None
+    """Share of engine samples in which it held any back."""
+    compactions: int | None = None
+    compaction_s_p50: float | None = None
+    """What a compaction costs: the time of the request that compacts, sent to last token."""
+    compaction_prefill_tokens_p50: float | None = None
+    """Prompt tokens the first turn after a compaction had to prefill again."""
+    preemptions: int | None = None
+    """None where the engine does not count them (llama.cpp) or was restarted."""
+    preemptions_per_min: float | None = None
+    failures: int | None = None
+    failure_kinds: dict[str, int] = {}
+    """`failures` by `Turn.error_kind`."""
+    stalls: int | None = None
+    """Requests that ended in silence (stall, queue-timeout); part of `failures`."""
+    retries: int | None = None
+    """Requests that were a second or later attempt."""
+    cpu_max_fraction: float | None = None
+    gpu_throttled_fraction: float | None = None
+    """Share of GPU samples with a reason that held the clocks down."""
+    decode_drift_fraction: float | None = None
+    """Decode rate of the last third of the turns against the first, as a share of the median."""
+    estimated_fraction: float | None = None
+    """Share of `decode_tok_s` from requests that were cut off before the engine told their count."""
+    steady: str | None = None
+    """steady, warming (too little was seen to tell) or unsteady: `analyse.steady`."""
+    why_steady: str | None = None
+    bottleneck: str | None = None
+    """What the level was limited by, one of `analyse.limits.BOTTLENECKS`; None where it cannot be told."""
+    bottleneck_evidence: str | None = None
+    """The series and numbers the verdict rests on; without a verdict, the series that are lacking."""
+    t_start: float
+    t_end: float
+    warm_up_s: float
+    """Time at the start of the level that is left out."""
+    window_s: float
+    """The steady window that all figures are over."""
+    valid: bool
+    why_invalid: str | None = None
