@@ -13,6 +13,7 @@ from agenttop.collect.engine.http import CutError, RefusedError, TimedOutError
 from agenttop.collect.engine.llamacpp import LlamaCppAdapter
 from agenttop.collect.engine.openai import OpenAIAdapter
 from agenttop.collect.engine.recognise import PATHS, recognise
+from agenttop.collect.engine.vllm import VllmAdapter
 from tests import hostile
 from tests.collect import imitations as imitate
 from tests.collect import samples
@@ -29,8 +30,6 @@ async def verdict(url: str, key: str | None = None) -> UnrecognisedError:
 @pytest.mark.parametrize(
     ("routes", "name"),
     [
-        (imitate.VLLM, "vLLM"),
-        (imitate.VLLM_LOCKED, "vLLM"),
         (imitate.SGLANG, "SGLang"),
         (imitate.OLLAMA, "Ollama"),
         (imitate.OLLAMA_EMPTY, "Ollama"),
@@ -52,20 +51,29 @@ async def test_other_engines_are_named(routes: Mapping[str, Any], name: str) -> 
     assert "/health" not in asked  # on SGLang it runs inference
 
 
+@pytest.mark.parametrize("routes", [imitate.VLLM, imitate.VLLM_LOCKED])
+async def test_vllm_is_read_by_its_own_adapter(routes: Mapping[str, Any]) -> None:
+    with imitate.serves(routes) as server:
+        adapter = await recognise(server.url)
+        assert isinstance(adapter, VllmAdapter)
+        await adapter.client.close()
+        assert {line.split(" ")[1] for line in server.asked} <= PATHS
+
+
 async def test_what_the_generic_adapter_tells() -> None:
-    with imitate.serves(imitate.VLLM) as server:
+    with imitate.serves(imitate.SGLANG) as server:
         adapter = await recognise(server.url)
         reading = await adapter.poll()
         await adapter.client.close()
         asked = [line.split(" ")[1] for line in server.asked]
     sample = reading.sample
-    assert (sample.name, sample.version, sample.model) == ("vLLM", "0.32.0", "tiny")
-    assert (sample.context_limit_tokens, sample.state) == (2048, "ok")
+    assert (sample.name, sample.model) == ("SGLang", "tiny")
+    assert sample.state == "ok"
     figures = ("running", "waiting", "kv_used_tokens", "kv_pool_tokens", "decode_tok_s", "prefill_tok_s")
     assert [getattr(sample, name) for name in figures] == [None] * len(figures)
     told = {frame.what.removeprefix(f"{server.url}:"): frame.why for frame in reading.missing}
     assert set(figures) <= set(told)
-    assert all(why and "vLLM" in why for why in told.values())
+    assert all(why and "SGLang" in why for why in told.values())
     assert "/metrics" not in asked
 
 
@@ -175,6 +183,7 @@ def test_no_path_that_changes_an_engine_is_on_a_list() -> None:
     """A11 of the collected facts: inference, wake-ups, loads, drained queues, shutdown."""
     forbidden = {"/health", "/health_generate", "/slots", "/metrics", "/terminate", "/load"}
     assert not PATHS & forbidden
-    for name in ("vLLM", "SGLang", "Ollama", "LMDeploy", "TensorRT-LLM", "openai"):
+    for name in ("SGLang", "Ollama", "LMDeploy", "TensorRT-LLM", "openai"):
         assert not module.allowed_paths(name) & forbidden
     assert {"/health", "/props", "/slots", "/metrics"} == LlamaCppAdapter.allowed_paths
+    assert {"/metrics", "/v1/models", "/version"} == VllmAdapter.allowed_paths

@@ -169,7 +169,8 @@ class EngineSample(Frame, frozen=True, kw_only=True, tag="engine"):
     context_limit_tokens: int | None = None
     """Context size one request may use."""
     kv_layout: str | None = None
-    """split (each slot its own share) or unified (one pool for all)."""
+    """split (each slot its own share), unified (one pool for all slots), or paged (one pool without slots,
+    handed out in blocks as requests grow)."""
     kv_pool_tokens: int | None = None
     kv_used_tokens: int | None = None
     """Active plus idle."""
@@ -178,6 +179,11 @@ class EngineSample(Frame, frozen=True, kw_only=True, tag="engine"):
     kv_idle_tokens: int | None = None
     """Left in slots by finished requests; reused on a prefix hit, dropped when needed."""
     kv_used_fraction: float | None = None
+    kv_fullest_fraction: float | None = None
+    """Of several data-parallel engines, the one whose pool is fullest: its requests are preempted first."""
+    data_parallel: int | None = None
+    """Engines behind this address, where there are several: counts are their sum, `kv_used_fraction` their
+    mean."""
     decode_tok_s: float | None = None
     decode_is_floor: bool = False
     """Requests ended unseen within the window, and `decode_tok_s` may lack their last tokens: it is at

@@ -10,7 +10,7 @@ from typing import Protocol
 import msgspec
 
 from agenttop.collect.engine.http import EngineClient
-from agenttop.model.frames import EngineSample, Event, Missing, SlotSample
+from agenttop.model.frames import EngineSample, Event, GpuSample, Missing, SlotSample
 
 
 class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +22,8 @@ class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
 
     sample: EngineSample
     slots: list[SlotSample] = []
+    gpus: list[GpuSample] = []
+    """Of a simulated engine: the GPUs it stands for. Those of this host are not an engine's to tell."""
     missing: list[Missing] = []
     events: list[Event] = []
 

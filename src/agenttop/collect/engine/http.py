@@ -95,7 +95,7 @@ class Reply(msgspec.Struct, frozen=True):
     at: float
     """Session time at which the answer was complete: the time of the figures in it."""
     seconds: float
-    """From the request to the complete answer."""
+    """From the request to the complete answer, on the wall clock even where session time runs faster."""
 
     @property
     def content_type(self) -> str:
@@ -226,7 +226,7 @@ class EngineClient:
     async def _ask(self, path: str, limit: int, answer_s: float) -> Reply:
         import httpx
 
-        started = self.now()
+        started = time.monotonic()
         client = self._open()
         try:
             async with asyncio.timeout(answer_s):
@@ -270,11 +270,11 @@ class EngineClient:
                 body += piece
                 if len(body) > limit:
                     raise _too_big(path, limit)
-            now = self.now()
             content = bytes(body)
             if self._key:  # some servers quote the key they were sent; what they say is shown and recorded
                 content = content.replace(self._key.encode(), b"(key)")
-            return Reply(response.status_code, headers, content, now, now - started)
+            took_s = time.monotonic() - started
+            return Reply(response.status_code, headers, content, self.now(), took_s)
 
     def _same_place(self, path: str, location: str) -> str:
         """Where a redirect leads, if it only adds or drops the slash at the end. Raises MovedError."""

@@ -18,7 +18,7 @@ GENERIC = "openai"
 _MODELS_PATH = "/v1/models"
 _MODEL_PATHS = {"TGI": "/info"}
 """Engines that tell their model elsewhere."""
-_VERSION_PATHS = {"vLLM": "/version", "Ollama": "/api/version", "TGI": "/info"}
+_VERSION_PATHS = {"Ollama": "/api/version", "TGI": "/info"}
 _EVERY_S = 3.0
 _EARLY_S = 0.3
 """A tick may come a little before its time."""

@@ -28,6 +28,9 @@ from agenttop.collect.engine.http import (
 from agenttop.collect.engine.llamacpp import LlamaCppAdapter
 from agenttop.collect.engine.llamacpp_arguments import ServerProcess
 from agenttop.collect.engine.openai import GENERIC, OpenAIAdapter, allowed_paths
+from agenttop.collect.engine.simulated import HEADER, SimulatedAdapter
+from agenttop.collect.engine.simulated import PATH as SIM_PATH
+from agenttop.collect.engine.vllm import VllmAdapter
 from agenttop.model.text import clean
 
 _OWNERS = {
@@ -77,17 +80,26 @@ async def recognise(
         EngineError: nothing answers.
     """
     client = EngineClient(url, PATHS, api_key=api_key, now=now)
+    look = _Look(client)
     try:
-        name = await _Look(client).name()
+        name = await look.name()
         seen = await process() if process is not None else None
     except BaseException:
         await client.close()
         raise
+    adapter = _adapter(name, client, metrics, seen)
+    return SimulatedAdapter(adapter, client.restricted({SIM_PATH})) if look.simulated else adapter
+
+
+def _adapter(name: str, client: EngineClient, metrics: bool, seen: ServerProcess | None) -> EngineAdapter:
+    """The adapter for an engine of this name, on the client's connection."""
     pid = seen.pid if seen is not None else None
-    arguments = seen.arguments if seen is not None else None
     if name == LlamaCppAdapter.name:
+        arguments = seen.arguments if seen is not None else None
         restricted = client.restricted(LlamaCppAdapter.allowed_paths)
         return LlamaCppAdapter(restricted, metrics=metrics, arguments=arguments, pid=pid)
+    if name == VllmAdapter.name:
+        return VllmAdapter(client.restricted(VllmAdapter.allowed_paths), pid=pid)
     return OpenAIAdapter(client.restricted(allowed_paths(name)), name, pid=pid)
 
 
@@ -100,6 +112,8 @@ class _Look:
         self._locked = False
         self._page: str | None = None
         self._other: str | None = None
+        self.simulated = False
+        """The answers say that a simulated engine gives them."""
 
     async def name(self) -> str:
         """Raises UnrecognisedError, EngineError."""
@@ -144,6 +158,7 @@ class _Look:
         except (MovedError, TooBigError) as error:
             self._other = str(error)
             return None
+        self.simulated = self.simulated or HEADER in reply.headers
         if reply.content_type == "text/html":
             title = re.search(r"<title[^>]*>([^<]*)", reply.text()[:20_000], re.IGNORECASE)
             self._page = clean(title[1], 60) if title else ""

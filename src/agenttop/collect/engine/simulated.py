@@ -1,55 +1,227 @@
-"""Simulated engines (`agenttop sim`): what they say about themselves."""
+"""Engines that say they are simulated (`agenttop sim`): what they stand for, and the GPUs they invent.
+
+A reply with the header `x-agenttop-sim` allows one more GET, `/sim`. Nothing in its answer is believed
+beyond what it is for: it is small, every value has its type and a sensible range, texts are cleaned, and its
+GPUs get names of ours, so that they can never stand in for those of the host. An answer that breaks this is
+told in one sentence, and the engine is not read: a session that takes simulated figures for real ones, or
+the other way round, is worth nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import math
+import threading
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from agenttop.collect.engine.url import is_local, normalise
-from agenttop.errors import UsageError
+from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, UnrecognisedError
+from agenttop.collect.engine.http import EngineClient
+from agenttop.collect.engine.url import is_local
+from agenttop.model.frames import Event, GpuSample
 from agenttop.model.text import clean
 
-PATH = "/sim"
 HEADER = "x-agenttop-sim"
-FASTEST = 1000.0
+PATH = "/sim"
+LIMIT = 64_000
+"""Bytes of an answer; 16 GPUs with every field take 12,000."""
+SLOWEST, FASTEST = 0.01, 10_000.0
+"""Bounds of `speedup`: session seconds per second."""
+ASK_S = 0.5
+"""Longest wait for each step of `speedup_of`."""
 
-_ASK_S = 0.5
-_MOST_BYTES = 65536
+_Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+_Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+_Figure = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+_Short = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-class _Told(msgspec.Struct):
-    """The part of the reply that is asked for here."""
+class _Gpu(msgspec.Struct, frozen=True):
+    """Fields of a GpuSample as an engine may tell them."""
 
-    simulated: str
-    speedup: float = 1.0
+    index: Annotated[int, msgspec.Meta(ge=0, lt=64)] = 0
+    vendor: _Short = ""
+    name: _Short = ""
+    driver: _Short | None = None
+    window_s: _Figure | None = None
+    util_fraction: _Share | None = None
+    mem_util_fraction: _Share | None = None
+    mem_used_bytes: _Count | None = None
+    mem_total_bytes: _Count | None = None
+    sm_clock_mhz: _Count | None = None
+    sm_clock_max_mhz: _Count | None = None
+    mem_clock_mhz: _Count | None = None
+    power_w: _Figure | None = None
+    power_limit_w: _Figure | None = None
+    temperature_c: Annotated[float, msgspec.Meta(ge=-100, le=1000)] | None = None
+    mem_temperature_c: Annotated[float, msgspec.Meta(ge=-100, le=1000)] | None = None
+    fan_fraction: _Share | None = None
+    energy_j: _Figure | None = None
+    performance_state: Annotated[int, msgspec.Meta(ge=0, le=15)] | None = None
+    throttle: Annotated[list[_Short], msgspec.Meta(max_length=16)] | None = None
+    throttle_power_fraction: _Share | None = None
+    throttle_thermal_fraction: _Share | None = None
+    pcie_received_bytes_s: _Figure | None = None
+    pcie_sent_bytes_s: _Figure | None = None
+    pcie_generation: Annotated[int, msgspec.Meta(ge=1, le=15)] | None = None
+    pcie_generation_max: Annotated[int, msgspec.Meta(ge=1, le=15)] | None = None
+    pcie_width: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+    pcie_width_max: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
+
+
+class Simulation(msgspec.Struct, frozen=True):
+    """The answer to `/sim`. Fields that are not listed are left alone."""
+
+    simulated: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    """The host it stands for, e.g. `RTX 5090`."""
+    model: _Short = ""
+    wire: _Short = ""
+    speedup: Annotated[float, msgspec.Meta(ge=SLOWEST, le=FASTEST)] = 1.0
+    """Session seconds per second; `SLOWEST` to `FASTEST`."""
+    gpus: Annotated[list[_Gpu], msgspec.Meta(max_length=16)] = []
+    notes: Annotated[list[_Short], msgspec.Meta(max_length=16)] = []
+
+    @property
+    def host(self) -> str:
+        """Cleaned; never empty."""
+        return clean(self.simulated, 40).strip() or "unnamed host"
+
+
+def parse(body: bytes) -> Simulation:
+    """Raises ValueError with what is wrong, in a few words."""
+    if len(body) > LIMIT:
+        raise ValueError(f"it is longer than {LIMIT // 1000} kB")
+    try:
+        found = msgspec.json.decode(body, type=Simulation)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(clean(str(error), 100)) from None
+    if not math.isfinite(found.speedup):  # what JSON allows, but no schema excludes
+        raise ValueError("speedup is not a number")
+    return found
+
+
+def gpu_samples(t: float, url: str, gpus: list[_Gpu]) -> list[GpuSample]:
+    """Under names of ours: `sim:<host and port>/<number>`. Pure."""
+    samples = []
+    for number, gpu in enumerate(gpus):
+        told = msgspec.structs.asdict(gpu)
+        told["vendor"] = clean(gpu.vendor, 20) or "simulated"
+        told["name"] = clean(gpu.name, 40) or "simulated GPU"
+        told["driver"] = clean(gpu.driver, 40) if gpu.driver else None
+        told["throttle"] = None if gpu.throttle is None else [clean(each, 30) for each in gpu.throttle]
+        told["index"] = number
+        samples.append(GpuSample(t=t, gpu=f"{gpu_prefix(url)}{number}", **told))
+    return samples
+
+
+def gpu_prefix(url: str) -> str:
+    """How the identities of an engine's simulated GPUs begin."""
+    return f"sim:{urlsplit(url).netloc}/"
+
+
+class SimulatedAdapter:
+    """Around the adapter of either wire format: adds what `/sim` tells to each of its readings."""
+
+    def __init__(self, inner: EngineAdapter, client: EngineClient) -> None:
+        """`client` may ask `/sim` and nothing else."""
+        self.inner = inner
+        self.name = inner.name
+        self.allowed_paths = inner.allowed_paths | {PATH}
+        self.client = inner.client
+        self._sim = client
+        self._announced: str | None = None
+
+    async def alive(self) -> bool:
+        """As the adapter inside knows it."""
+        return await self.inner.alive()
+
+    async def poll(self) -> EngineReading:
+        """One look, and one at `/sim`. Raises UnrecognisedError for an answer that makes no sense."""
+        reading = await self.inner.poll()
+        reply = await self._sim.get(PATH, limit=LIMIT)
+        if reply.status != 200 or HEADER not in reply.headers:
+            raise ChangedError  # a real engine answers there now, or nothing that is simulated
+        try:
+            told = parse(reply.body)
+        except ValueError as error:
+            raise UnrecognisedError(
+                "unsupported",
+                f"{self.client.base_url} says it is simulated, but its GET {PATH} makes no sense: {error}",
+                self.name,
+            ) from error
+        sample = msgspec.structs.replace(reading.sample, simulated=told.host, speedup=told.speedup)
+        return msgspec.structs.replace(
+            reading,
+            sample=sample,
+            gpus=gpu_samples(reply.at, self.client.base_url, told.gpus),
+            events=[*reading.events, *self._announce(reply.at, told)],
+        )
+
+    def _announce(self, t: float, told: Simulation) -> list[Event]:
+        """Once, so that a recording tells on its time axis that nothing here is real."""
+        pace = f", {told.speedup:g} times as fast as life" if told.speedup != 1 else ""
+        text = f"{self.client.base_url} is a simulated {told.host}{pace}: nothing here was measured"
+        if text == self._announced:
+            return []
+        self._announced = text
+        subject = self.client.base_url
+        return [
+            Event(t=t, event="engine.simulated", text=text, source="engine", severity="warn", subject=subject)
+        ]
 
 
 def speedup_of(url: str) -> tuple[float, str | None]:
-    """How many times faster than life the engine at `url` runs, and the host it simulates.
+    """How many times faster than life the engine at `url` (normalised) runs, and the host it simulates.
 
-    (1.0, None) for everything that is not a simulated engine. Asked on this host only: a simulated engine
-    listens nowhere else. Takes at most half a second.
+    A quick question before a session begins: loopback only, `ASK_S` for each step and twice that in all.
+    (1.0, None) for everything that is not a simulated engine with an answer that makes sense. Never raises.
     """
-    try:
-        address = normalise(url)
-    except UsageError:
+    if not is_local(url) or urlsplit(url).scheme != "http":
         return 1.0, None
-    parts = urlsplit(address)
-    if not is_local(address) or parts.scheme != "http" or parts.hostname is None:
-        return 1.0, None
-    connection = http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=_ASK_S)
-    try:
-        connection.request("GET", PATH)
-        reply = connection.getresponse()
-        if reply.status != 200 or reply.getheader(HEADER) is None:
-            return 1.0, None
-        told = msgspec.json.decode(reply.read(_MOST_BYTES), type=_Told)
-    except (OSError, http.client.HTTPException, ValueError):
-        return 1.0, None
-    finally:
-        connection.close()
-    if not 0 < told.speedup <= FASTEST:
-        return 1.0, None
-    return told.speedup, clean(told.simulated, 60) or None
+    question = _Question(url)
+    thread = threading.Thread(target=question.ask, name="speedup", daemon=True)
+    thread.start()
+    thread.join(2 * ASK_S)
+    question.hang_up()
+    return question.answer
+
+
+class _Question:
+    """Asked in a thread: a server that sends single bytes keeps every time limit of a socket for ever."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._base = parts.path
+        self._connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=ASK_S)
+        self.answer: tuple[float, str | None] = (1.0, None)
+
+    def ask(self) -> None:
+        """`/v1/models` first, which is harmless everywhere: `/sim` is asked only of who claims to know it."""
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+            if self._get("/v1/models") is None:
+                return
+            body = self._get(PATH)
+            if body is not None:
+                told = parse(body)
+                self.answer = (told.speedup, told.host)
+
+    def hang_up(self) -> None:
+        """Whatever is still going on ends with it."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._connection.sock.shutdown(2)
+        self._connection.close()
+
+    def _get(self, path: str) -> bytes | None:
+        """The body; None from a server that does not say it is simulated."""
+        self._connection.request("GET", self._base + path, headers={"Accept-Encoding": "identity"})
+        reply: Any = self._connection.getresponse()
+        body: bytes = reply.read(LIMIT + 1)
+        if reply.getheader(HEADER) is None:
+            return None
+        self._connection.close()  # what is left of a long body must not be taken for the next answer
+        return body

@@ -79,6 +79,7 @@ class Standing:
         return EngineReading(
             sample=fresh,
             slots=[msgspec.structs.replace(slot, t=now) for slot in reading.slots],
+            gpus=[msgspec.structs.replace(gpu, t=now) for gpu in reading.gpus],
             missing=self._differences(now, reading.missing) if sample.state == "ok" else [],
             events=[msgspec.structs.replace(event, t=now) for event in events],
         )

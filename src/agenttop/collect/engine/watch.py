@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 
@@ -29,6 +30,7 @@ from agenttop.collect.engine.llamacpp_arguments import ServerProcess
 from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.engine.standing import Failure, Standing
 from agenttop.collect.engine.url import is_local, normalise
+from agenttop.model.frames import EngineSample
 from agenttop.model.text import clean
 
 PATIENCE_S = 0.8
@@ -66,6 +68,8 @@ class EngineWatch:
             metrics: whether llama.cpp's `/metrics` may be asked: a scrape resets two of its gauges.
             polls_host: whether the process behind an address of this host may be looked at.
             patience_s: see `PATIENCE_S`.
+            rate: session seconds per second: above 1 where the session follows a simulated engine that runs
+                faster than life. An engine at another pace is not read in it: its figures would be wrong.
             rate: seconds of `now` per real second.
         """
         self.url = normalise(url)
@@ -162,7 +166,26 @@ class EngineWatch:
                 metrics=self._metrics,
                 process=self._process if self._looks_at_process else None,
             )
-        return await self._adapter.poll()
+        reading = await self._adapter.poll()
+        self._refuse_another_pace(reading.sample)
+        return reading
+
+    def _refuse_another_pace(self, sample: EngineSample) -> None:
+        """Raises UnrecognisedError where a second of this engine is no second of the session."""
+        pace = sample.speedup or 1.0
+        if math.isclose(pace, self._rate, rel_tol=1e-6):
+            return
+        if sample.simulated is None:
+            note = (
+                f"this session runs in simulated time, {self._rate:g} times as fast as life, in which the "
+                f"figures of a real engine would be wrong; look at {self.url} in a session of its own"
+            )
+        else:
+            note = (
+                f"{self.url} is simulated at {pace:g} times the speed of life and this session runs at "
+                f"{self._rate:g}: start a session with its loopback address as --url, which follows its clock"
+            )
+        raise UnrecognisedError("unsupported", note, sample.name)
 
     async def _process(self) -> ServerProcess | None:
         return await asyncio.to_thread(process_at, self.url)

@@ -1,0 +1,106 @@
+"""A `/metrics` reply by an engine's own names: which samples are wanted, under which older ones they also go,
+and how the series of several data-parallel engines behind one address come together. Pure.
+
+One `Catalogue` per kind of engine; what it reads is asked by key, so that the adapter knows nothing of
+prefixes, versions or labels it does not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agenttop.wire.prometheus import Labels, Samples, parse
+
+MAX_TOTAL = 1e15
+"""A counter beyond it (or infinite, or not a number) counts nothing."""
+
+
+class Catalogue:
+    """What is read of the `/metrics` of one kind of engine."""
+
+    def __init__(
+        self, prefixes: Sequence[str], families: Mapping[str, Sequence[str]], plain: Sequence[str] = ()
+    ) -> None:
+        """Nothing is parsed yet.
+
+        Args:
+            prefixes: what the engine's names begin with, the usual one first. Ray and OpenMetrics turn the
+                `:` of `vllm:x` into `_`.
+            families: key to sample names without prefix, the newest first; the first one found counts.
+            plain: further names, without prefix, each its own key.
+        """
+        self._prefixes = tuple(prefixes)
+        self._families = {key: tuple(names) for key, names in families.items()}
+        self._plain = tuple(plain)
+        own = [name for names in self._families.values() for name in names]
+        self._wanted = {
+            prefix: frozenset([*self._plain, *(prefix + name for name in own)]) for prefix in self._prefixes
+        }
+
+    def read(self, text: str) -> Exposition:
+        """Whatever of it is in the text; never raises."""
+        prefix = next((each for each in self._prefixes if _begins_a_line(text, each)), self._prefixes[0])
+        samples = parse(text, self._wanted[prefix])
+        found: dict[str, list[tuple[Labels, float]]] = {}
+        for key, names in self._families.items():
+            series = _first(samples, [prefix + name for name in names])
+            if series:
+                found[key] = series
+        return Exposition(found, {name: samples[name] for name in self._plain if name in samples})
+
+
+class Exposition:
+    """One reply, by the keys of its catalogue."""
+
+    def __init__(
+        self,
+        found: Mapping[str, list[tuple[Labels, float]]],
+        plain: Mapping[str, list[tuple[Labels, float]]],
+    ) -> None:
+        self._found = found
+        self._plain = plain
+
+    @property
+    def is_the_engines(self) -> bool:
+        """Whether any of the engine's own samples is there: servers whose statistics are off have none."""
+        return bool(self._found)
+
+    def total(self, key: str) -> float | None:
+        """The sum of all series; None when there is none, or none that counts."""
+        values = [value for _, value in self._found.get(key, ()) if 0 <= value < MAX_TOTAL]
+        return sum(values) if values else None
+
+    def count(self, key: str) -> int | None:
+        """The sum as a whole number."""
+        value = self.total(key)
+        return int(value) if value is not None else None
+
+    def each(self, key: str, label: str = "engine") -> dict[str, float]:
+        """Label value to value, in the order of the text; several series of one label value are added up.
+
+        Values as the engine wrote them, but finite.
+        """
+        values: dict[str, float] = {}
+        for labels, value in self._found.get(key, ()):
+            if abs(value) < MAX_TOTAL:
+                name = labels.get(label, "")
+                values[name] = values.get(name, 0.0) + value
+        return values
+
+    def labels(self, key: str) -> Labels:
+        """All labels of the first series; empty when there is none."""
+        series = self._found.get(key)
+        return series[0][0] if series else {}
+
+    def plain(self, name: str) -> float | None:
+        """A sample without the engine's prefix."""
+        values = [value for _, value in self._plain.get(name, ()) if 0 <= value < MAX_TOTAL]
+        return values[0] if values else None
+
+
+def _begins_a_line(text: str, prefix: str) -> bool:
+    return text.startswith(prefix) or f"\n{prefix}" in text
+
+
+def _first(samples: Samples, names: Sequence[str]) -> list[tuple[Labels, float]]:
+    return next((series for name in names if (series := samples.get(name))), [])
