@@ -11,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -39,6 +41,15 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
     arguments: ServerArguments | None = None
     """What llama.cpp's command line says."""
+    everywhere: bool = False
+    """It listens on every address of this host, and `url` is only one of its names."""
+
+    def is_at(self, url: str, names: Collection[str]) -> bool:
+        """Whether `url` (normalised) leads to this engine; `names` are `names_of_this_host`."""
+        if url == self.url:
+            return True
+        parts = urlsplit(url)
+        return self.everywhere and parts.port == port_of(self.url) and (parts.hostname or "") in names
 
 
 class _Port(msgspec.Struct, frozen=True):
@@ -65,7 +76,11 @@ class Finder:
             found.setdefault(
                 port.port,
                 Found(
-                    url=_url(port), hint=kind.name, pid=port.pid, arguments=_arguments(port.pid, port.argv)
+                    url=_url(port),
+                    hint=kind.name,
+                    pid=port.pid,
+                    arguments=_arguments(port.pid, port.argv),
+                    everywhere=port.address in _EVERYWHERE,
                 ),
             )
         engine_pids = {each.pid for each in found.values()}
@@ -76,7 +91,8 @@ class Finder:
                 continue
             name = self._verdict(port)
             if name is not None:
-                found[port.port] = Found(url=_url(port), hint=name, pid=port.pid)
+                everywhere = port.address in _EVERYWHERE
+                found[port.port] = Found(url=_url(port), hint=name, pid=port.pid, everywhere=everywhere)
         return [found[port] for port in sorted(found)]
 
     def _verdict(self, port: _Port) -> str | None:
@@ -96,6 +112,19 @@ _finder = Finder()
 def find_engines() -> list[Found]:
     """Engines on this host. Never raises."""
     return _finder.find()
+
+
+def names_of_this_host() -> frozenset[str]:
+    """Addresses and names, in lower case, by which this host can be reached from itself. Never raises."""
+    import psutil
+
+    names = {"localhost", "127.0.0.1", "::1"}
+    with contextlib.suppress(OSError, psutil.Error):
+        for addresses in psutil.net_if_addrs().values():
+            names |= {address.address.partition("%")[0] for address in addresses}
+    with contextlib.suppress(OSError):
+        names.add(socket.gethostname())
+    return frozenset(name.lower() for name in names)
 
 
 def process_at(url: str) -> ServerProcess | None:
@@ -160,7 +189,7 @@ def _listening(every_process: bool = False) -> list[_Port]:
 
 def _listening_linux(every_process: bool) -> list[_Port]:
     sockets = procfs.listeners()
-    inodes = {socket.inode for socket in sockets}
+    inodes = {each.inode for each in sockets}
     owners: dict[int, tuple[int, list[str]]] = {}
     for pid, argv in procfs.command_lines():
         if pid != os.getpid() and (every_process or kind_of(argv) is not None):
@@ -169,8 +198,8 @@ def _listening_linux(every_process: bool) -> list[_Port]:
                 if inode not in owners or kind_of(owners[inode][1]) is None:
                     owners[inode] = (pid, argv)
     ports: list[_Port] = []
-    for socket in sockets:
-        port = _Port(socket.port, socket.address, socket.inode, *owners.get(socket.inode, ()))
+    for each in sockets:
+        port = _Port(each.port, each.address, each.inode, *owners.get(each.inode, ()))
         ports.append(port)
     return ports
 
@@ -197,12 +226,15 @@ def _arguments(pid: int | None, argv: list[str]) -> ServerArguments:
     return read_arguments(argv, variables)
 
 
+_EVERYWHERE = ("0.0.0.0", "::")
+
+
 def _is_loopback(address: str) -> bool:
-    return address in ("0.0.0.0", "::", "::1") or address.startswith("127.")
+    return address in (*_EVERYWHERE, "::1") or address.startswith("127.")
 
 
 def _url(port: _Port) -> str:
-    if port.address in ("0.0.0.0", "::") or port.address.startswith("127."):
+    if port.address in _EVERYWHERE or port.address.startswith("127."):
         return f"http://127.0.0.1:{port.port}"
     host = f"[{port.address}]" if ":" in port.address else port.address
     return f"http://{host}:{port.port}"

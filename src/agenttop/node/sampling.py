@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from agenttop.collect.discovery import find_engines
+from agenttop.collect.discovery import Found, find_engines, names_of_this_host
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.collect.gpu.base import GpuAdapter
 from agenttop.collect.gpu.detect import detect
@@ -22,6 +22,8 @@ from agenttop.node.hub import Hub
 from agenttop.node.join import Joiner
 
 DISCOVERY_S = 10.0
+GONE_AFTER = 6
+"""Searches in a row that miss an engine which was only found, until it is not watched any more."""
 
 
 class HostWatch:
@@ -95,7 +97,9 @@ class EngineWatches:
         self._rate = rate
         self._agents = agents
         self._watches: dict[str, EngineWatch] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._missed: dict[str, int] = {}
+        """Searches in a row that have not found an engine."""
         self._joiners: dict[str, Joiner] = {}
         self.samples: dict[str, EngineSample] = {}
 
@@ -111,7 +115,7 @@ class EngineWatches:
         if watch.url in self._watches:
             return
         self._watches[watch.url] = watch
-        self._tasks.add(asyncio.create_task(self._follow(watch), name=f"engine {watch.url}"))
+        self._tasks[watch.url] = asyncio.create_task(self._follow(watch), name=f"engine {watch.url}")
 
     def get(self, url: str) -> EngineSample | None:
         """The newest sample of an engine, by its URL."""
@@ -140,19 +144,43 @@ class EngineWatches:
     async def discover(self) -> None:
         """Look for engines on this host, again and again, off the event loop."""
         loop = asyncio.get_running_loop()
+        names = await loop.run_in_executor(None, names_of_this_host)
         ticker = Ticker(DISCOVERY_S)
         while True:
-            for found in await loop.run_in_executor(None, find_engines):
-                if found.url not in self._watches:
-                    self.add(found.url, load_allowed=False)
-                    self._hub.event("engine.found", f"found {found.hint} at {found.url}", subject=found.url)
+            found = await loop.run_in_executor(None, find_engines)
+            for each in found:
+                # An engine the user named by another address of this host is not listed twice.
+                if not any(each.is_at(url, names) for url in self._watches):
+                    self.add(each.url, load_allowed=False)
+                    self._hub.event("engine.found", f"found {each.hint} at {each.url}", subject=each.url)
+            await self._let_go(found)
             await ticker.wait()
+
+    async def _let_go(self, found: list[Found]) -> None:
+        """Stop watching engines that were only found, and have been gone for a while."""
+        here = {each.url for each in found}
+        for url, watch in list(self._watches.items()):
+            sample = self.samples.get(url)
+            gone = (
+                sample is not None and sample.state == "down" and url not in here and not watch.load_allowed
+            )
+            self._missed[url] = self._missed.get(url, 0) + 1 if gone else 0
+            if self._missed[url] < GONE_AFTER or sample is None:
+                continue
+            for known in (self._watches, self.samples, self._joiners, self._missed):
+                known.pop(url, None)
+            task = self._tasks.pop(url)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await watch.close()
+            text = f"{sample.name} at {url} is gone, and not watched any more"
+            self._hub.event("engine.gone", text, subject=url)
 
     async def close(self) -> None:
         """Stop looking."""
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for watch in self._watches.values():
             await watch.close()
 
@@ -163,7 +191,7 @@ class EngineWatches:
             reading = await watch.poll()
             self.samples[watch.url] = reading.sample
             slots: list[SlotSample] = joiner.join(reading.slots, self._agents_of(watch.url))
-            self._hub.publish([reading.sample, *slots, *reading.missing, *reading.events])
+            self._hub.publish([reading.sample, *slots, *reading.gpus, *reading.missing, *reading.events])
             await ticker.wait()
 
     def _agents_of(self, url: str) -> list[AgentSample]:
