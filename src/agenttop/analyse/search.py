@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 REFINE_SHARE = 0.25
-"""A knee or a cliff is told to this share of its number of agents; closer neighbours would only measure noise."""
+"""A knee or a cliff is told to this share of its number of agents: closer neighbours would measure noise."""
 
 CAPACITY_SHARE = 0.1
 """The same for the capacity at an SLO, where a level passes or does not."""
@@ -69,9 +69,7 @@ class Measured:
     took_s: float
     """From its beginning to its end, warm-up included."""
     ended: str
-    """steady, unsteady, time, failures, client."""
-    fits: float | None = None
-    """Agents whose contexts the KV pool holds, as this level shows them; None where it cannot be told."""
+    """steady, unsteady, budget, failures, client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +84,8 @@ class Belief:
     SLO, or with nothing to judge."""
     breaks: int | None = None
     """The lowest level beyond `holds` that does not hold it."""
+    fits: int | None = None
+    """Agents that fit by arithmetic: into the KV pool, by the contexts seen so far, or the slots."""
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class Search:
         self.belief = self.judge()
 
     def share_s(self, left_s: float) -> float:
-        """What one level may take when the rest of the budget is spread over the steps still to be expected."""
+        """What one level may take when what is left is spread over the steps still to be expected."""
         climbs = [agents for agents in doublings(self.most) if agents > self._top]
         ahead = len(climbs) + 6 - min(3, sum(level.purpose != "climb" for level in self.measured))
         return left_s / max(2, ahead)
@@ -141,12 +141,6 @@ class Search:
     def _top(self) -> int:
         return max((level.agents for level in self.measured), default=0)
 
-    @property
-    def fits(self) -> int | None:
-        """Agents whose contexts fill the KV pool; None where it cannot be told."""
-        known = [level.fits for level in self.measured if level.fits is not None]
-        return max(1, int(known[-1])) if known else None
-
     def _hopeless(self) -> Done | None:
         first = self.measured[0]
         if first.ended == "failures":
@@ -162,13 +156,13 @@ class Search:
         if top >= self.most or past or any(level.ended in HALTING for level in highest):
             return None
         following = next(agents for agents in doublings(self.most) if agents > top)
-        fits = self.fits
+        fits = self.belief.fits
         if fits is not None:
             beyond = min(self.most, math.ceil(fits * (1 + BEYOND_SHARE)))
             if top < fits < following:
-                return Step(fits, "verify", f"the KV pool is full with {fits} agents, as predicted")
+                return Step(fits, "verify", f"a cliff is predicted beyond {fits} agents")
             if fits <= top < beyond < following:
-                return Step(beyond, "verify", f"a cliff shows beyond the {fits} agents that fit")
+                return Step(beyond, "verify", f"the cliff predicted beyond {fits} agents is looked for")
         return Step(following, "climb", f"{following} agents are tried")
 
     def _must_hurry(self, climb: Step, around: Sequence[Step], left_s: float) -> bool:
@@ -204,7 +198,7 @@ class Search:
             return []
         if cliff - below <= max(1, round(cliff * REFINE_SHARE)):
             return []
-        fits = self.fits
+        fits = self.belief.fits
         middle = fits if fits is not None and below < fits < cliff else round(math.sqrt(below * cliff))
         return [Step(middle, "verify", f"the cliff is narrowed down from {below} to {cliff} agents")]
 

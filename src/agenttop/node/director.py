@@ -16,11 +16,14 @@ from agenttop.agents.scale import hasten, scale
 from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
 from agenttop.model import units
-from agenttop.model.frames import AgentSample, EngineSample, Event, Frame, Level, LoadSample, Plan
+from agenttop.model.frames import AgentSample, EngineSample, Event, Frame, LoadSample, Plan
 from agenttop.node.drive import Driver
 from agenttop.node.hub import Hub
 
 MOST_AGENTS = 1024
+
+GONE_S = 5.0
+"""How long cancelled requests may take to be reported (real seconds)."""
 
 DOWN_WAIT_S = 5.0
 CONTEXT_WAIT_S = 60.0
@@ -75,13 +78,26 @@ class Director:
         return self.target > 0 or bool(self.agents)
 
     @property
+    def rate(self) -> float:
+        """Session seconds per second."""
+        return self._rate
+
+    @property
+    def alive(self) -> int:
+        """Agents that shall live and have not ended by themselves."""
+        return len(self._names)
+
+    @property
     def plan(self) -> Plan | None:
         """The load in force."""
         return self._plan
 
-    async def start(self, command: c.StartAgents) -> None:
-        """Fit the profile to the engine and bring the agents to the target. Raises RefusedError."""
-        _check_target(command.target)
+    async def start(self, command: c.StartAgents, within_s: float | None = None) -> None:
+        """Fit the profile to the engine and bring the agents to the target. Raises RefusedError.
+
+        `within_s`: as in `set_target`.
+        """
+        check_target(command.target)
         sample = await self._ready_engine(command.engine)
         profile = load(command.profile)
         if not 0.01 <= command.pace <= 1000:
@@ -105,11 +121,14 @@ class Director:
         await self._ensure_driver()
         self._configure(sample)
         self._hub.publish([plan])
-        await self.set_target(command.target)
+        await self.set_target(command.target, within_s)
 
-    async def set_target(self, target: int) -> None:
-        """Launch more agents, one stagger apart, or stop the youngest. Raises RefusedError."""
-        _check_target(target)
+    async def set_target(self, target: int, within_s: float | None = None) -> None:
+        """Launch more agents, one stagger apart, or stop the youngest. Raises RefusedError.
+
+        `within_s`: the last one starts no later than this from now; the gaps shrink as they must.
+        """
+        check_target(target)
         plan = self._plan
         if plan is None:
             raise RefusedError("no load is set up yet", "open the agents panel with a")
@@ -119,7 +138,7 @@ class Director:
             self._event("agents.target" if target > before else "agents.fewer", text)
         if target > len(self._names):
             await self._ensure_driver()
-            self._launch(target - len(self._names))
+            self._launch(target - len(self._names), within_s)
         elif target < len(self._names):
             self._halt(self._names[target:])
 
@@ -154,35 +173,15 @@ class Director:
             self._driver.send(c.PauseAll(on=on))
         self._event("agents.pause" if on else "agents.resume", "agents paused" if on else "agents go on")
 
-    async def run(self, plan: c.RunPlan) -> None:
-        """One level after another, then stop everything. Raises RefusedError before anything has started."""
-        if not plan.levels or plan.seconds <= 0:
-            raise RefusedError("a run needs at least one level and a duration")
-        start = c.StartAgents(
-            engine=plan.engine,
-            profile=plan.profile,
-            target=plan.levels[0],
-            stagger_s=plan.stagger_s,
-            seed=plan.seed,
-            pace=plan.pace,
-        )
-        for agents in plan.levels:
-            _check_target(agents)
-        for number, agents in enumerate(plan.levels):
-            t_end = self._now() + plan.seconds
-            self._hub.publish([Level(t=self._now(), level=number, agents=agents, t_end=t_end)])
-            self._event(
-                "run.level",
-                f"level {number + 1} of {len(plan.levels)}: {units.plural(agents, 'agent')}",
-                source="node",
-            )
-            if number == 0:
-                await self.start(start)
-            else:
-                await self.set_target(agents)
-            await asyncio.sleep(max(0.0, t_end - self._now()) / self._rate)
-        self._event("run.end", "the run has ended", source="node")
-        self.stop_all("node")
+    async def clear(self) -> None:
+        """Stop every agent and wait until they are gone: cancelled requests are no failures.
+
+        Numbers of agents never repeat, so no cache knows what those started later send.
+        """
+        self._halt(list(self._names))
+        deadline = self._now() + GONE_S * self._rate
+        while self.agents and self._now() < deadline:
+            await asyncio.sleep(0.02)
 
     async def close(self) -> None:
         """Stop the driver."""
@@ -258,18 +257,23 @@ class Director:
             )
         )
 
-    def _launch(self, count: int) -> None:
+    def _launch(self, count: int, within_s: float | None = None) -> None:
         """Launch agents one stagger apart, counted from the last start: + pressed twice staggers too."""
         now = at = self._now()
+        starts: list[float] = []
+        for number in range(self._number + 1, self._number + 1 + count):
+            if self._names or starts:
+                at = max(now, self._last_start + self._gap_s(number))
+            starts.append(at)
+            self._last_start = at
+        shrink = min(1.0, within_s / (at - now)) if within_s is not None and at > now else 1.0
         orders: list[c.DriverCommand] = []
-        for _ in range(count):
+        for at in starts:
             self._number += 1
-            if self._names:
-                at = max(now, self._last_start + self._gap_s(self._number))
             name = f"a{self._number}"
             self._names.append(name)
-            orders.append(c.LaunchAgent(agent=name, number=self._number, at=at))
-            self._last_start = at
+            self._last_start = now + (at - now) * shrink
+            orders.append(c.LaunchAgent(agent=name, number=self._number, at=self._last_start))
         assert self._driver is not None
         self._driver.send(*orders)
 
@@ -321,7 +325,8 @@ class Director:
         self._hub.publish([*stopped, load, Event(t=now, event="driver.lost", text=text, severity="bad")])
 
 
-def _check_target(target: int) -> None:
+def check_target(target: int) -> None:
+    """Raises RefusedError for a number of agents that cannot be."""
     if not 0 <= target <= MOST_AGENTS:
         raise RefusedError(f"{target} agents is out of range", f"0 to {MOST_AGENTS}")
 

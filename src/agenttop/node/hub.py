@@ -51,6 +51,7 @@ class Hub:
         self._sink = sink
         self._path = path
         self._listeners: list[Listener] = []
+        self._observers: list[Callable[[list[Frame]], None]] = []
         self._noticer = Noticer()
         self.history = History()
         self.state = RecordingState(t=0.0, state="off" if sink is None else "on", path=path)
@@ -69,6 +70,8 @@ class Hub:
         self._record(out)
         for frame in out:
             self.history.add(frame)
+        for observer in self._observers:
+            observer(out)
         if self._listeners:
             lines = b"".join(map(encode, out))
             for listener in self._listeners:
@@ -94,6 +97,11 @@ class Hub:
         if lines:
             listener.offer(lines)
         self._listeners.append(listener)
+
+    def observe(self, observer: Callable[[list[Frame]], None]) -> Callable[[], None]:
+        """Hand every frame published from now on to a part of this process, too. Returns what ends it."""
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
 
     def part(self, listener: Listener) -> None:
         """A console has gone."""

@@ -25,6 +25,7 @@ from agenttop.model.clock import SessionClock, SystemClock
 from agenttop.model.frames import SCHEMA, Bye, Event, Session
 from agenttop.node.director import Director
 from agenttop.node.doors import Doorman
+from agenttop.node.experiment import Experiments
 from agenttop.node.hub import Hub, Listener
 from agenttop.node.pipes import PipeListener, read_lines
 from agenttop.node.sampling import EngineWatches, HostWatch
@@ -90,7 +91,14 @@ class Node:
             slot_of=self._engines.slot_of,
         )
         self._wishes = Wishes(
-            self.hub, self._now, self.director, self._engines, self.end, self._let_console_go, rate=speedup
+            self.hub,
+            self._now,
+            self.director,
+            Experiments(self.hub, self._now, self.director, self.session),
+            self._engines,
+            self.end,
+            self._let_console_go,
+            rate=speedup,
         )
         self._doorman = Doorman(
             paths.sessions(), self.session, enter=self._enter, leave=self._leave, line=self._wishes.line

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
 from agenttop.model.frames import OwnSample
 from agenttop.model.text import clean
 from agenttop.node.director import Director
+from agenttop.node.experiment import Experiments
 from agenttop.node.hub import Hub
 from agenttop.node.sampling import EngineWatches
 from agenttop.wire.codec import WireError, decode_command
 
 SETTLE_S = 5.0
 """How long cancelled requests may take to be reported before a run's recording is closed."""
+
+
+C = TypeVar("C", bound=c.Command)
+
+STEERING = (c.StartAgents, c.SetTarget, c.AddAgents, c.StopAgent)
+"""What changes the agents by hand."""
 
 
 class Wishes:
@@ -27,6 +34,7 @@ class Wishes:
         hub: Hub,
         now: Callable[[], float],
         director: Director,
+        experiments: Experiments,
         engines: EngineWatches,
         end: Callable[[str], None],
         console_leaves: Callable[[], None],
@@ -36,17 +44,20 @@ class Wishes:
         self._hub = hub
         self._now = now
         self._director = director
+        self._experiments = experiments
         self._engines = engines
         self._end = end
         self._console_leaves = console_leaves
         self._rate = rate
         self._jobs: set[asyncio.Task[None]] = set()
         self._run: asyncio.Task[None] | None = None
+        self._run_is = ""
+        """run, search or ramp: what `_run` is."""
         self._turn = asyncio.Lock()
 
     @property
     def running(self) -> bool:
-        """Whether a run of levels is in progress."""
+        """Whether a run, a search or a ramp is in progress."""
         return self._run is not None and not self._run.done()
 
     def line(self, line: bytes) -> None:
@@ -60,6 +71,8 @@ class Wishes:
 
     def obey(self, command: c.Command) -> None:
         """Carry a command out, or begin to."""
+        if isinstance(command, STEERING) and not self._may_steer():
+            return
         match command:
             case c.StartAgents():
                 if command.confirmed:
@@ -82,7 +95,15 @@ class Wishes:
             case c.Mark():
                 self._hub.event("mark", clean(command.text), source="you")
             case c.RunPlan():
-                self._start_run(command)
+                self._begin("run", lambda: self._to_the_end(self._experiments.run, command, "the run"))
+            case c.FindKnee():
+                self._begin(
+                    "search", lambda: self._to_the_end(self._experiments.find_knee, command, "the search")
+                )
+            case c.Ramp():
+                if command.confirmed and command.engine is not None:
+                    self._engines.allow(command.engine)
+                self._begin("ramp", lambda: self._ramp(command))
             case c.OwnCost():
                 self._own_cost(command)
             case c.Leave():
@@ -123,33 +144,58 @@ class Wishes:
     async def _add(self, count: int) -> None:
         await self._director.set_target(max(0, self._director.target + count))
 
-    def _start_run(self, plan: c.RunPlan) -> None:
+    def _may_steer(self) -> bool:
+        """Steering by hand ends a ramp; in a run or search it would falsify the level, and is refused."""
+        if not self.running:
+            return True
+        if self._run_is == "ramp":
+            assert self._run is not None
+            self._run.cancel()
+            self._hub.event("ramp.end", "the ramp ends here: the agents are steered by hand", source="you")
+            return True
+        self._refuse(f"a {self._run_is} is in progress: stop it first (x stops all agents)")
+        return False
+
+    def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self.running:
-            self._refuse("a run is in progress: stop it first (x stops all agents)")
+            self._refuse(f"a {self._run_is} is in progress: stop it first (x stops all agents)")
             return
-        self._run = asyncio.ensure_future(self._run_plan(plan))
+        self._run_is = name
+        self._run = asyncio.ensure_future(work())
 
     def _abandon_all(self) -> None:
         """Whoever stops everything means also the start that still waits for its engine."""
         for job in self._jobs:
             job.cancel()
-        self._abandon_run()
-
-    def _abandon_run(self) -> None:
         if self._run is not None and not self._run.done():
             self._run.cancel()
-            text = "the run was stopped before its end"
-            self._hub.event("run.abandoned", text, source="you", severity="warn")
+            text = f"the {self._run_is} was stopped before its end"
+            name = "ramp.end" if self._run_is == "ramp" else "run.abandoned"
+            self._hub.event(name, text, source="you", severity="warn")
 
-    async def _run_plan(self, plan: c.RunPlan) -> None:
+    async def _to_the_end(
+        self, work: Callable[[C], Coroutine[Any, Any, None]], command: C, what: str
+    ) -> None:
+        """Carry out what the session was started for: it ends with it."""
         try:
-            await self._director.run(plan)
+            await work(command)
         except AgenttopError as error:
             self._hub.event("run.failed", str(error), severity="bad")
-            self._end(f"the run failed: {error}")
+            self._end(f"{what} failed: {error}")
+            return
+        except Exception as error:  # noqa: BLE001 - a fault here must not leave agents running without end
+            text = f"an internal error ended {what}: {type(error).__name__}: {error}"
+            self._hub.event("run.failed", text, severity="bad")
+            self._end(f"{what} failed: {text}")
             return
         await self._settle()
-        self._end("the run has ended")
+        self._end(f"{what} has ended")
+
+    async def _ramp(self, ramp: c.Ramp) -> None:
+        try:
+            await self._experiments.ramp(ramp)
+        except AgenttopError as error:
+            self._refuse(str(error))
 
     async def _settle(self) -> None:
         """Wait until the cancelled requests have been reported, so that the recording has them."""

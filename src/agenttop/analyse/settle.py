@@ -1,0 +1,135 @@
+"""When a level that runs may end: as soon as its figures can be trusted, and why not yet.
+
+Cheap questions come first, because they are asked many times a second: do all agents run, has each had full
+turns, is the window long enough, is the total rate known well enough. Only then the level's row is asked,
+which tests every raw turn (`analyse.steady`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agenttop.analyse.measures import is_full
+from agenttop.analyse.verdict import CLIENT_SHARE, LEAST_WINDOW_S, completed, failed
+from agenttop.model import units
+from agenttop.model.frames import LoadSample, Turn
+
+LEAST_TURNS = 12
+"""Full turns in the window, of all agents together: no test says anything about fewer."""
+
+LEAST_TURNS_EACH = 2
+"""Mean of full turns per agent; besides, every agent has at least one."""
+
+PRECISION = 0.05
+"""The total decode rate is known to this share: half of its 95 % interval."""
+
+BATCHES = 10
+T_95 = 2.262
+"""97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom."""
+
+HOPELESS_FAILURES = 3
+"""So many failures per agent, and no answer, say that no answer will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a level is from being judged."""
+
+    ready: bool
+    waits_for: str
+    """What is still missing, in words; empty when nothing is."""
+    turns: int = 0
+    """Full turns in the window."""
+    fewest: int = 0
+    """Of the agent with the fewest."""
+    hopeless: str | None = None
+    """Why it will never be judged: nothing but failures, or the client is the limit."""
+    halted_by: str | None = None
+    """failures or client, with `hopeless`."""
+
+
+def progress(agents: int, now: float, loads: Sequence[LoadSample], turns: Sequence[Turn]) -> Progress:
+    """How far a level is. `loads` and `turns` since it began, in order of t."""
+    hopeless = _only_failures(agents, turns)
+    if hopeless is not None:
+        return Progress(False, hopeless, hopeless=hopeless, halted_by="failures")
+    full = next((load.t for load in loads if load.active >= agents), None)
+    if full is None:
+        active = loads[-1].active if loads else 0
+        return Progress(False, f"{active} of {units.plural(agents, 'agent')} started")
+    begun = warm_since(full, turns, agents)
+    if begun is None:
+        return Progress(False, "not every agent has had its first answer")
+    done = [turn for turn in turns if is_full(turn) and turn.t_sent is not None and turn.t_sent >= begun]
+    each = Counter(turn.agent for turn in done)
+    fewest = min(each.values(), default=0) if len(each) >= agents else 0
+    inside = [load for load in loads if load.t >= begun]
+    limit = _client(inside, now - begun)
+    if limit is not None:
+        return Progress(False, limit, len(done), fewest, limit, "client")
+    waits = _waits_for(agents, now - begun, len(done), len(each), inside)
+    return Progress(not waits, waits, len(done), fewest)
+
+
+def warm_since(full: float, turns: Sequence[Turn], agents: int) -> float | None:
+    """When each of the agents has had a first token since the level was full; None when some have not."""
+    first: dict[str, float] = {}
+    for turn in turns:
+        if turn.parent is None and turn.turn_kind != "prime" and turn.t_first_token is not None:
+            first.setdefault(turn.agent, turn.t_first_token)
+    if len(first) < agents:
+        return None
+    return max(full, *sorted(first.values())[:agents])
+
+
+def half_width(rates: Sequence[float]) -> float | None:
+    """Half of the 95 % interval of the mean, as a share of it, from the means of ten batches.
+
+    Law and Kelton, Simulation Modeling and Analysis, on batch means: neighbours in time are not independent,
+    batches nearly are. None of fewer than two values a batch.
+    """
+    size = len(rates) // BATCHES
+    if size < 2:
+        return None
+    skipped = len(rates) - size * BATCHES
+    means = [sum(rates[at : at + size]) / size for at in range(skipped, len(rates), size)]
+    mean = sum(means) / BATCHES
+    if mean <= 0:
+        return None
+    spread = math.sqrt(sum((value - mean) ** 2 for value in means) / (BATCHES - 1))
+    return T_95 * spread / math.sqrt(BATCHES) / mean
+
+
+def _waits_for(agents: int, window_s: float, done: int, had_one: int, loads: Sequence[LoadSample]) -> str:
+    if window_s < LEAST_WINDOW_S:
+        return f"a window of {LEAST_WINDOW_S:.0f} s"
+    if had_one < agents:
+        return f"a full turn of {units.plural(agents - had_one, 'agent')}"
+    least = max(LEAST_TURNS, LEAST_TURNS_EACH * agents)
+    if done < least:
+        return f"{least - done} more turns"
+    width = half_width([load.decode_tok_s for load in loads if load.decode_tok_s is not None])
+    if width is None:
+        return "more figures of the total rate"
+    if width > PRECISION:
+        return f"a steadier total rate (known to ±{units.percent(width)})"
+    return ""
+
+
+def _only_failures(agents: int, turns: Sequence[Turn]) -> str | None:
+    kinds = Counter(turn.error_kind for turn in turns if failed(turn))
+    if sum(kinds.values()) < HOPELESS_FAILURES * agents or any(completed(turn) for turn in turns):
+        return None
+    (most, count), *_ = kinds.most_common(1)
+    return f"every request failed ({count} times {most})"
+
+
+def _client(loads: Sequence[LoadSample], window_s: float) -> str | None:
+    """The client is the limit for so long that the rest of a level could not outweigh it."""
+    limited = [load.client_limited for load in loads if load.client_limited]
+    if window_s < LEAST_WINDOW_S or len(limited) <= max(3, 3 * CLIENT_SHARE * len(loads)):
+        return None
+    return f"the client is the limit: {limited[-1]}"
