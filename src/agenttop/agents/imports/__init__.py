@@ -1,0 +1,1 @@
+"""Readers of recorded agents, one module per format: files to sizes and pauses."""
