@@ -23,7 +23,7 @@ class Plant(msgspec.Struct, frozen=True, kw_only=True):
     """A step time made up on purpose, so that an analysis can be checked against a known answer.
 
     A step with n decoding sequences and p prompt tokens takes
-        step_s * max(1, n / knee) * (1 + max(0, n - cliff) * 0.15) + p * prefill_token_s
+        step_s * max(1, n / knee) * (1 + max(0, n - cliff) * cliff_slope) + p * prefill_token_s
     Up to `knee` sequences the aggregate decode rate is a straight line; from there on it stands still, as
     when compute binds. Beyond `cliff` it falls. None: it never bends, never falls.
     """
@@ -31,6 +31,7 @@ class Plant(msgspec.Struct, frozen=True, kw_only=True):
     step_s: float = 0.02
     knee: int | None = None
     cliff: int | None = None
+    cliff_slope: float = 0.15
     prefill_token_s: float = 0.00002
 
 

@@ -147,7 +147,22 @@ class ModelPreset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.params - self.experts.params * (1 - self.experts.used / self.experts.count)
 
 
-_T = TypeVar("_T", HostPreset, ModelPreset)
+class EnginePreset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The fixed costs of an engine on the fastest desktop; `HostPreset.step_factor` scales them."""
+
+    key: str = ""
+    """The name of its file: the wire."""
+    step_s: float
+    """Of one step: scheduling, input tensors, sampling, output."""
+    layer_s: float
+    """Of one layer: kernels that are too short to be bound by anything."""
+    sequence_s: float
+    """Of one decoding sequence in a step: sampling, text, the queue to the HTTP side."""
+    prompt_s: float
+    """Of one prompt in a step."""
+
+
+_T = TypeVar("_T", HostPreset, ModelPreset, EnginePreset)
 
 
 def hosts() -> list[str]:
@@ -168,6 +183,11 @@ def host(name_or_path: str) -> HostPreset:
 def model(name_or_path: str) -> ModelPreset:
     """A model by its name or from a TOML file. Raises UsageError, one sentence, when there is none such."""
     return _load(name_or_path, "models", ModelPreset)
+
+
+def engine(wire: str) -> EnginePreset:
+    """The fixed costs of the engine behind a wire format. Raises UsageError when there is none such."""
+    return _load(wire, "engines", EnginePreset)
 
 
 def _load(name_or_path: str, folder: str, kind: type[_T]) -> _T:

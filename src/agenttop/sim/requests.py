@@ -22,8 +22,6 @@ class SimRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The most tokens to generate; None: up to the context limit."""
     stop_tokens: int | None = None
     """After how many tokens the reply ends by itself (`stop`); None: only `length` ends it."""
-    arrived: float = 0.0
-    """Simulated time of arrival; a time before the engine's `now` counts as now."""
 
 
 class Emission(msgspec.Struct, frozen=True, gc=False):
@@ -101,7 +99,7 @@ class EngineState(msgspec.Struct, frozen=True, kw_only=True):
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """One simulated GPU: the fields of `GpuSample` of the same names, in simulated time. Rates and shares
-    are over `window_s`, the time since the last but one reading."""
+    are over `window_s`."""
 
     gpu: str
     index: int
