@@ -33,10 +33,13 @@ def full_screen() -> bool:
     return all_terminals and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def watch(settings: NodeSettings, first: Sequence[Command] = (), *, figures: bool = False) -> int:
+def watch(
+    settings: NodeSettings, first: Sequence[Command] = (), *, figures: bool = False, slo: str | None = None
+) -> int:
     """Start a node, open the console on it, and part from it as the user wishes.
 
-    `figures`: print what `compare` says of the recording once the session has ended.
+    `figures`: print the levels of the recording, and what a search found, once the session has ended;
+    with `slo` also how far they meet it.
     """
     from agenttop.stream.lines import ChildSource
 
@@ -44,7 +47,7 @@ def watch(settings: NodeSettings, first: Sequence[Command] = (), *, figures: boo
     for command in first:
         source.send(command)
     deck = new_deck(source)
-    return part(source, deck, show(deck), figures=figures)
+    return part(source, deck, show(deck), figures=figures, slo=slo)
 
 
 def new_deck(source: FrameSource) -> Deck:
@@ -61,7 +64,7 @@ def show(deck: Deck, *, attached: bool = False) -> str:
     return run_console(deck, attached=attached)
 
 
-def part(source: ChildSource, deck: Deck, how: str, *, figures: bool = False) -> int:
+def part(source: ChildSource, deck: Deck, how: str, *, figures: bool = False, slo: str | None = None) -> int:
     """End the session, or leave it running, and say where the recording is."""
     session = deck.session
     recording = session.recording if session is not None else None
@@ -82,15 +85,14 @@ def part(source: ChildSource, deck: Deck, how: str, *, figures: bool = False) ->
             failure = ended or "the node did not start"
     if recording and Path(recording).exists():
         if figures and failure is None and source.accepts is not None:
-            sys.stdout.write(_figures(Path(recording)))
+            sys.stdout.write(_figures(Path(recording), slo))
         sys.stdout.write(f"recording: {recording}\n")
     if failure is not None:
         raise AgenttopError(failure)
     return 0
 
 
-def _figures(recording: Path) -> str:
-    from agenttop.analyse.compare import level_rows
-    from agenttop.commands.compare import render
+def _figures(recording: Path, slo: str | None) -> str:
+    from agenttop.commands.figures import Figures
 
-    return render(level_rows([recording]), "table") + "\n"
+    return Figures.of(recording, slo=slo).as_text() + "\n"

@@ -118,6 +118,11 @@ class Ramp(Command, frozen=True, kw_only=True, tag="ramp"):
     confirmed: bool = False
     """The user has just confirmed that load may go to this engine."""
 
+    def levels(self) -> list[int]:
+        """The numbers of agents it goes through, up or down; the last one is always among them."""
+        way = max(1, self.step) if self.last >= self.first else -max(1, self.step)
+        return [*range(self.first, self.last, way), self.last]
+
 
 class Leave(Command, frozen=True, kw_only=True, tag="leave"):
     """This console goes; the session goes on without one."""

@@ -55,7 +55,7 @@ class Experiments:
 
     async def ramp(self, ramp: c.Ramp) -> None:
         """Climb, or step down, and leave the last level's agents running. Raises RefusedError."""
-        levels = ramp_levels(ramp)
+        levels = _checked(ramp)
         start = self._ramp_start(ramp, levels[0])
         with self._watching() as (_, runner):
             before = self._director.target
@@ -137,17 +137,15 @@ class Experiments:
         )
 
 
-def ramp_levels(ramp: c.Ramp) -> list[int]:
-    """The levels of a ramp, the last one always among them. Raises RefusedError."""
+def _checked(ramp: c.Ramp) -> list[int]:
+    """The levels of a ramp. Raises RefusedError."""
     for agents in (ramp.first, ramp.last):
         check_target(agents)
         if agents < 1:
             raise RefusedError("every level of a ramp needs at least one agent")
     if ramp.step < 1 or ramp.hold_s <= 0:
         raise RefusedError("a ramp needs a step of at least one agent, and a time to hold each level")
-    way = ramp.step if ramp.last >= ramp.first else -ramp.step
-    levels = list(range(ramp.first, ramp.last, way))
-    return [*levels, ramp.last]
+    return ramp.levels()
 
 
 def _start(wish: c.RunPlan | c.FindKnee, agents: int) -> c.StartAgents:

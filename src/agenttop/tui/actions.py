@@ -32,6 +32,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("panel", ("a",), "a", "Agents", "set up: engine, profile, number, stagger", "agents", 1),
     Action("add(1)", ("plus", "equals_sign"), "+", "Agents", "one agent more", "more", 2),
     Action("add(-1)", ("minus",), "-", "Agents", "one agent fewer: the youngest goes", "fewer", 3),
+    Action("ramp", ("r",), "r", "Agents", "ramp: climb level by level, each held for a while", "ramp", 12),
     Action("target", ("t",), "t, 0-9 ⏎", "Agents", "number of agents: digits, then Enter or t"),
     Action(
         "stop_all",

@@ -26,6 +26,15 @@ class LoadActions(ConsoleBase):
             self.order(command)
         self.draw()
 
+    def action_ramp(self) -> None:
+        """Ask for a ramp: from, to, step, hold."""
+        if self.deck.accepts is not None:
+            self.say(self.deck.accepts, "warning")
+            return
+        from agenttop.tui.screens.ramp import RampDialog
+
+        self.push_screen(RampDialog(self.store, self.look()), self._from_panel)
+
     def action_add(self, count: int) -> None:
         """One more or fewer; before anything has been set up this opens the panel."""
         if self.store.plan is None and self.deck.accepts is None:
