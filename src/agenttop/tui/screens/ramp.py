@@ -124,7 +124,7 @@ class RampDialog(Dialog[Command]):
         speedup = self._store.session.speedup if self._store.session is not None else 1.0
         if speedup != 1.0:
             took += f" of simulated time ({units.seconds(ramp.hold_s * len(levels) / speedup)} to wait)"
-        end = f"{units.plural(levels[-1], 'agent')} stay after it; + or - ends it"
+        end = f"{units.plural(levels[-1], 'agent')} stay after it; + or - ends it early"
         return [
             *wrap(text, room, "text"),
             *wrap(f"{took}; {end}", room, "label"),
