@@ -26,9 +26,11 @@ LEAST_TURNS_EACH = 2
 PRECISION = 0.05
 """The total decode rate is known to this share: half of its 95 % interval."""
 
-BATCHES = 10
-T_95 = 2.262
-"""97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom."""
+T_95 = {5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""97.5 % quantile of Student's t, by the number of batches (one more than its degrees of freedom)."""
+
+COUNTED_SHARE = 0.5
+"""Where the engine counts tokens only at the end of a request, there is no total rate to go by."""
 
 HOPELESS_FAILURES = 3
 """So many failures per agent, and no answer, say that no answer will come."""
@@ -86,21 +88,22 @@ def warm_since(full: float, turns: Sequence[Turn], agents: int) -> float | None:
 
 
 def half_width(rates: Sequence[float]) -> float | None:
-    """Half of the 95 % interval of the mean, as a share of it, from the means of ten batches.
+    """Half of the 95 % interval of the mean, as a share of it, from the means of five to ten batches.
 
     Law and Kelton, Simulation Modeling and Analysis, on batch means: neighbours in time are not independent,
-    batches nearly are. None of fewer than two values a batch.
+    batches nearly are. None with less than two values a batch.
     """
-    size = len(rates) // BATCHES
-    if size < 2:
+    count = min(max(T_95), len(rates) // 2)
+    if count < min(T_95):
         return None
-    skipped = len(rates) - size * BATCHES
+    size = len(rates) // count
+    skipped = len(rates) - size * count
     means = [sum(rates[at : at + size]) / size for at in range(skipped, len(rates), size)]
-    mean = sum(means) / BATCHES
+    mean = sum(means) / count
     if mean <= 0:
         return None
-    spread = math.sqrt(sum((value - mean) ** 2 for value in means) / (BATCHES - 1))
-    return T_95 * spread / math.sqrt(BATCHES) / mean
+    spread = math.sqrt(sum((value - mean) ** 2 for value in means) / (count - 1))
+    return T_95[count] * spread / math.sqrt(count) / mean
 
 
 def _waits_for(agents: int, window_s: float, done: int, had_one: int, loads: Sequence[LoadSample]) -> str:
@@ -111,7 +114,10 @@ def _waits_for(agents: int, window_s: float, done: int, had_one: int, loads: Seq
     least = max(LEAST_TURNS, LEAST_TURNS_EACH * agents)
     if done < least:
         return f"{least - done} more turns"
-    width = half_width([load.decode_tok_s for load in loads if load.decode_tok_s is not None])
+    rates = [load.decode_tok_s for load in loads if load.decode_tok_s is not None]
+    if len(rates) < COUNTED_SHARE * len(loads):
+        return ""
+    width = half_width(rates)
     if width is None:
         return "more figures of the total rate"
     if width > PRECISION:
