@@ -11,6 +11,9 @@ Fixtures
                         start_llama(port=old.port)            restart at the same address
                         start_llama(shape=STEADY)             slow enough to look at a request in progress
                     It takes 0.2 s. See tests/servers.py for kill(), freeze(), chat(), background_chat().
+    start_sim       `start_sim(**options) -> Simulated`: a simulated engine of this test's own, gone when the test
+                    ends. Options are those of `agenttop sim`, see tests/simulated.py; the model is `tiny`:
+                        start_sim(wire="llama.cpp", slots=2, fault=["cut=3@request=2"])
     engine_needed   for tests that start an engine in their own way: skips where there is none.
     private_places  automatic: recordings, sessions, profiles and cache lie in a directory of this test, also
                     for the child processes it starts.
@@ -32,6 +35,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import LlamaServer
+from tests.simulated import Simulated
 
 _FOREIGN = (
     "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
@@ -97,3 +101,17 @@ def start_llama(engine_needed: None, model_cache: Path) -> Iterator[Callable[...
     yield start
     for server in started:
         server.stop()
+
+
+@pytest.fixture
+def start_sim() -> Iterator[Callable[..., Simulated]]:
+    started: list[Simulated] = []
+
+    def start(**options: object) -> Simulated:
+        engine = Simulated(**options)
+        started.append(engine)
+        return engine
+
+    yield start
+    for engine in started:
+        engine.stop()

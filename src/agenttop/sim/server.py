@@ -1,0 +1,381 @@
+"""The simulated engine as a server: requests to jobs, emissions to replies, restarts, faults, `/sim`."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from typing import Any
+
+import msgspec
+
+from agenttop.sim.asking import Body, Job, own_length
+from agenttop.sim.books import Books
+from agenttop.sim.delivery import Delivery, comments
+from agenttop.sim.doors import Door
+from agenttop.sim.engine import SimEngine
+from agenttop.sim.faults import Fault, FaultPlan, Treatment
+from agenttop.sim.http import Exchange, Visitor
+from agenttop.sim.live import LiveEngine
+from agenttop.sim.options import EngineOptions
+from agenttop.sim.presets import HostPreset, ModelPreset
+from agenttop.sim.prompt import PromptReader
+from agenttop.sim.requests import Emission, RejectedError, SimRequest
+from agenttop.sim.wire import SIMULATED, Answer, Facts, RefusedError, View, Wire
+from agenttop.sim.wire_llamacpp import LlamaCppWire
+from agenttop.sim.wire_vllm import VllmWire
+from agenttop.sim.words import Words
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server around the engine behaves."""
+
+    address: str = "127.0.0.1"
+    port: int = 0
+    speedup: float = 1.0
+    """Simulated seconds per second."""
+    seed: int = 0
+    load_s: float = 0.0
+    """Simulated seconds until the model is loaded."""
+    api_key: str | None = None
+    metrics: bool = True
+    """llama.cpp's `--metrics`."""
+    slot_table: bool = True
+    """llama.cpp's `--slots`."""
+    faults: tuple[Fault, ...] = ()
+
+
+class SimServer:
+    """One simulated engine behind one port. Lives on one event loop."""
+
+    def __init__(
+        self, host: HostPreset, model: ModelPreset, engine: EngineOptions, options: ServerOptions
+    ) -> None:
+        """Raises UsageError when the model does not fit, AgenttopError when the port cannot be had."""
+        self._host, self._model = host, model
+        self._engine_options, self._options = engine, options
+        first = SimEngine(host, model, engine, options.seed)
+        self.live = LiveEngine(first, options.speedup, self._deliver)
+        self.facts = _facts(model, first)
+        self.wire: Wire = (
+            VllmWire(self.facts)
+            if engine.wire == "vllm"
+            else LlamaCppWire(self.facts, metrics=options.metrics, slots=options.slot_table)
+        )
+        self._chat_paths = self.wire.chat_paths()
+        self._words = Words(options.seed)
+        self._prompts = PromptReader(first.block_tokens)
+        self._plan = FaultPlan(options.faults)
+        self._restarts = self._plan.restarts()
+        self._visitors: set[Visitor] = set()
+        self._deliveries: dict[str, Delivery] = {}
+        self._jobs: dict[str, Job] = {}
+        self._started_unix = self.facts.started_unix
+        self._books = Books(self.facts.context_limit)
+        self._number = 0
+        self._loaded_at = options.load_s
+        self._lives = 1
+        self._timer: asyncio.TimerHandle | None = None
+        self._door_turns: asyncio.Task[None] | None = None
+        self.door = Door(options.address, options.port, lambda: Visitor(self._serve, self._visitors))
+
+    async def start(self) -> None:
+        """Begin to serve, or to load."""
+        await self._turn_door()
+        self._watch_time()
+
+    async def stop(self) -> None:
+        """End everything; clients see their connections close."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._door_turns is not None:
+            await asyncio.wait([self._door_turns])
+        self.door.close()
+        self._hang_up()
+        self.live.stop()
+
+    def restart(self, load_s: float) -> None:
+        """The engine dies: connections end, requests and cache are lost; it comes back after `load_s`."""
+        self._loaded_at = self.live.now + load_s
+        self._hang_up()
+        self._lives += 1
+        seed = self._options.seed + self._lives - 1
+        self.live.replace(SimEngine(self._host, self._model, self._engine_options, seed))
+        self._books = Books(self.facts.context_limit)
+        self._started_unix = time.time()
+        self._watch_time()
+
+    # Requests
+
+    def _serve(self, exchange: Exchange) -> None:
+        request = exchange.request
+        if request.path == "/sim" and request.method in ("GET", "HEAD"):
+            answer = Answer(200, _encode(self.account()), ((b"content-type", b"application/json"),))
+        elif self._options.api_key is not None and self.wire.guards(request.path) and not self._may(exchange):
+            answer = self.wire.unauthorised()
+        elif self._loading:
+            answer = self.wire.loading()
+        elif request.method == "POST" and request.path in self._chat_paths:
+            self._complete(exchange, self._chat_paths[request.path])
+            return
+        else:
+            answer = self.wire.looks(request, self._view())
+        _reply(exchange, answer)
+
+    def _may(self, exchange: Exchange) -> bool:
+        given = exchange.request.headers.get("authorization", "").encode("latin-1", "replace")
+        return hmac.compare_digest(given, b"Bearer " + (self._options.api_key or "").encode())
+
+    @property
+    def _loading(self) -> bool:
+        return self.live.now < self._loaded_at
+
+    def _complete(self, exchange: Exchange, chat: bool) -> None:
+        """A request for text, faults first."""
+        self._number += 1
+        treatment = self._plan.treat(self._number, self.live.now)
+        self._restart_by_number()
+        self._watch_time()
+        if exchange.over:
+            return
+        if (refusal := self._refusal(treatment)) is not None:
+            _reply(exchange, refusal)
+        elif treatment.get("queue-timeout") is not None:
+            exchange.gone = None  # taken, and never answered
+        elif (every_s := treatment.number("comments")) is not None:
+            comments(exchange, self.wire, every_s, self._options.speedup)
+        else:
+            try:
+                self._begin(exchange, chat, treatment)
+            except RefusedError as refused:
+                _reply(exchange, refused.answer)
+
+    def _refusal(self, treatment: Treatment) -> Answer | None:
+        """A fault that answers in place of the engine."""
+        for kind in ("refuse", "5xx", "4xx"):
+            if (status := treatment.number(kind)) is not None:
+                return self.wire.failure(int(status), f"status {status:.0f} on purpose: --fault {kind}")
+        return None
+
+    def _begin(self, exchange: Exchange, chat: bool, treatment: Treatment) -> None:
+        """Raises RefusedError."""
+        body = self.wire.read(exchange.request, chat)
+        if chat:
+            prompt = self._prompts.chat(body.messages or (), bytes(body.tools or b""))
+        else:
+            prompt = self._prompts.plain(body.prompt_text())
+        if treatment.get("context") is not None:
+            raise RefusedError(self.wire.too_long(prompt.tokens, self.facts.context_limit))
+        limit = self.wire.check(body, prompt.tokens)
+        options = body.stream_options
+        job = Job(
+            number=self._number,
+            id=self.wire.job_id(self._number, self._options.seed, chat),
+            created=int(time.time()),
+            chat=chat,
+            stream=bool(body.stream),
+            model=self.facts.model,
+            prompt=prompt,
+            words=self._words.start(prompt.mark),
+            limit=limit,
+            arrived=self.live.now,
+            usage=bool(options and options.include_usage),
+            continuous=bool(options and options.include_usage and options.continuous_usage_stats),
+            timings=bool(body.timings_per_token),
+            progress=bool(body.return_progress),
+            ignore_eos=bool(body.ignore_eos),
+        )
+        self._submit(exchange, job, treatment)
+
+    def _submit(self, exchange: Exchange, job: Job, treatment: Treatment) -> None:
+        room = self.facts.context_limit - job.prompt.tokens
+        own_end = None
+        if job.limit is None and not job.ignore_eos:
+            own_end = own_length(job.prompt.mark, self._options.seed)
+        planned = max(1, min(room, job.limit or own_end or room))
+        job.reasoning = int(planned * (treatment.number("reasoning") or 0.0))
+        if (lie := treatment.get("wrong-usage")) is not None:
+            job.usage_factor = lie.value if isinstance(lie.value, float) else None
+        reply = self._words.text(job.words, planned)
+        request = SimRequest(
+            id=job.id,
+            blocks=self._prompts.with_reply(job.prompt, reply),
+            prompt_tokens=job.prompt.tokens,
+            max_tokens=job.limit,
+            stop_tokens=own_end,
+        )
+        try:
+            self.live.submit(request)
+        except RejectedError:
+            raise RefusedError(self.wire.too_long(job.prompt.tokens, self.facts.context_limit)) from None
+        self._jobs[job.id] = job
+        self._deliveries[job.id] = Delivery(
+            exchange,
+            job,
+            self.wire,
+            self._words,
+            treatment,
+            self._options.speedup,
+            over=self._over,
+            restart=self.restart,
+        )
+
+    def _over(self, delivery: Delivery) -> None:
+        """Nothing more will be sent; if the engine is not done with the request, it is cancelled."""
+        job = delivery.job
+        self._deliveries.pop(job.id, None)
+        if self._jobs.pop(job.id, None) is not None:
+            self._books.end(job, self.live.now, "abort")
+            self.live.cancel(job.id)
+
+    # Emissions
+
+    def _deliver(self, emissions: list[Emission]) -> None:
+        touched: dict[str, Delivery] = {}
+        for emission in emissions:
+            job = self._jobs.get(emission.request)
+            if job is not None:
+                self._note(job, emission)
+            delivery = self._deliveries.get(emission.request)
+            if delivery is not None:
+                delivery.take(emission)
+                touched[emission.request] = delivery
+        for delivery in touched.values():
+            delivery.flush()
+
+    def _note(self, job: Job, emission: Emission) -> None:
+        """Keep the job and the books up to date."""
+        t, kind = emission.t, emission.kind
+        if kind in ("first", "token"):
+            job.done = emission.tokens
+            self._books.token(job, t)
+            job.last = t
+            if job.first is None:
+                job.first = t
+        elif kind == "start":
+            job.cached = emission.cached_tokens
+            if job.started is None:
+                job.started = t
+        elif kind == "progress":
+            self._books.slot_steps += 1
+        else:
+            job.reason = emission.reason
+            self._jobs.pop(job.id, None)
+            self._books.end(job, t, (emission.reason or "stop") if kind == "finish" else "error")
+
+    # Looks
+
+    def _view(self) -> View:
+        return View(self.live.state(), self._books, self._jobs, self._started_unix)
+
+    def account(self) -> dict[str, Any]:
+        """`GET /sim`: what this is, its GPUs, and whether it keeps up."""
+        gpus = [{k: v for k, v in msgspec.structs.asdict(gpu).items()} for gpu in self.live.gpus()]
+        late = self.live.late_s()
+        options = self._engine_options
+        notes = [self._host.note, self._model.note]
+        notes += [f"fault: {_describe(fault)}" for fault in self._options.faults]
+        return {
+            "simulated": self._host.name,
+            "model": self._model.name,
+            "wire": options.wire,
+            "speedup": self._options.speedup,
+            "gpus": gpus,
+            "notes": [note for note in notes if note],
+            "host": self._host.key,
+            "seed": self._options.seed,
+            "t": self.live.now,
+            "state": "loading" if self._loading else "ok",
+            "late_s": late,
+            "requests": self._number,
+            "lives": self._lives,
+            "kv_pool_tokens": self.facts.pool_tokens,
+            "kv_layout": None if options.wire == "vllm" else "unified" if options.unified else "split",
+            "context_limit_tokens": self.facts.context_limit,
+        }
+
+    # Time
+
+    def _restart_by_number(self) -> None:
+        """Restarts that wait for so many requests: the first one beyond them sets it off, and is lost."""
+        for fault in [fault for fault in self._restarts if fault.after is not None]:
+            if self._number > (fault.after or 0) and fault.in_time(self.live.now):
+                self._restarts.remove(fault)
+                self.restart(fault.value if isinstance(fault.value, float) else 0.0)
+
+    def _watch_time(self) -> None:
+        """Do what is due, and come back when there is next something to do."""
+        now = self.live.now
+        for fault in [fault for fault in self._restarts if fault.after is None]:
+            if now >= (fault.at or 0.0):
+                self._restarts.remove(fault)
+                self.restart(fault.value if isinstance(fault.value, float) else 0.0)
+                return
+        times = [fault.at or 0.0 for fault in self._restarts if fault.after is None]
+        times += [t for t in (self._loaded_at, self._plan.next_change(now)) if t is not None and t > now]
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if times:
+            wait = (min(times) - now) / self._options.speedup
+            self._timer = asyncio.get_running_loop().call_later(max(0.001, wait), self._watch_time)
+        if self._door_turns is None and self.door.is_open != self._wants_open():
+            self._door_turns = asyncio.ensure_future(self._turn_door())
+            self._door_turns.add_done_callback(self._door_turned)
+
+    def _wants_open(self) -> bool:
+        shut = self._loading and self.wire.refuses_while_loading
+        return not shut and not self._plan.closed(self._number, self.live.now)
+
+    async def _turn_door(self) -> None:
+        if self._wants_open():
+            await self.door.open()
+            return
+        await self.door.shut()
+        for visitor in list(self._visitors):
+            if visitor.idle:
+                visitor.close()
+
+    def _door_turned(self, task: asyncio.Task[None]) -> None:
+        self._door_turns = None
+        task.result()
+        self._watch_time()
+
+    def _hang_up(self) -> None:
+        """Every connection ends where it is."""
+        self._jobs.clear()  # before the connections go: the engine that had them is gone too
+        for delivery in list(self._deliveries.values()):
+            delivery.drop()
+        for visitor in list(self._visitors):
+            visitor.close()
+
+
+def _reply(exchange: Exchange, answer: Answer) -> None:
+    exchange.answer(answer.status, answer.body, answer.headers, close=answer.close)
+
+
+def _facts(model: ModelPreset, engine: SimEngine) -> Facts:
+    return Facts(
+        model=f"{model.key or model.name}{SIMULATED}",
+        preset=model.key or model.name,
+        params=model.params,
+        weights_bytes=model.weights_bytes,
+        hidden=model.hidden,
+        vocab=model.vocab,
+        trained_context=model.context_tokens,
+        options=engine.options,
+        context_limit=engine.context_limit_tokens,
+        pool_tokens=engine.kv_pool_tokens,
+        started_unix=time.time(),
+    )
+
+
+def _describe(fault: Fault) -> str:
+    """As it would be written on the command line."""
+    value = "" if fault.value is None else f"={fault.value:g}" if isinstance(fault.value, float) else ""
+    names = {"at": fault.at, "for": fault.lasts, "after": fault.after, "first": fault.first,
+             "request": fault.request, "every": fault.every}  # fmt: skip
+    conditions = ",".join(f"{name}={given:g}" for name, given in names.items() if given is not None)
+    return f"{fault.kind}{value}" + (f"@{conditions}" if conditions else "")
