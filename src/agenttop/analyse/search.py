@@ -18,6 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from agenttop.analyse.report import KneeReport
+
 REFINE_SHARE = 0.25
 """A knee or a cliff is told to this share of its number of agents: closer neighbours would measure noise."""
 
@@ -243,6 +245,23 @@ class Search:
         if self.belief.cliff is not None:
             return "the levels round the knee and the cliff are measured"
         return f"all levels up to {top.agents} agents are measured"
+
+
+def believed(report: KneeReport | None) -> Belief:
+    """The figures of a report that steer a search."""
+    if report is None:
+        return Belief()
+    capacity, predicted = report.capacity, report.cliff.predicted
+    holds = breaks = None
+    if capacity is not None and capacity.levels:
+        holds, breaks = capacity.agents or 0, capacity.fails_at
+    return Belief(
+        knee=report.knee.agents,
+        cliff=report.cliff.agents,
+        holds=holds,
+        breaks=breaks,
+        fits=predicted.agents if predicted is not None else None,
+    )
 
 
 def doublings(most: int) -> list[int]:

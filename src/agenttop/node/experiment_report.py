@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agenttop.analyse.report import KneeReport
-from agenttop.analyse.search import Belief, Done, Search
+from agenttop.analyse.search import Belief, Done, Search, believed
 from agenttop.model.frames import Finding
 from agenttop.node.experiment_frames import LevelBook
 from agenttop.node.hub import Hub
@@ -55,20 +55,3 @@ class Reporter:
         }
         frame = Finding(t=self._now(), what="knee", sentence=sentence, report={**report, "search": told})
         self._hub.publish([frame])
-
-
-def believed(report: KneeReport | None) -> Belief:
-    """The figures of a report that steer a search."""
-    if report is None:
-        return Belief()
-    capacity, predicted = report.capacity, report.cliff.predicted
-    holds = breaks = None
-    if capacity is not None and capacity.levels:
-        holds, breaks = capacity.agents or 0, capacity.fails_at
-    return Belief(
-        knee=report.knee.agents,
-        cliff=report.cliff.agents,
-        holds=holds,
-        breaks=breaks,
-        fits=predicted.agents if predicted is not None else None,
-    )
