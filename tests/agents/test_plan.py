@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from agenttop.agents.plan import AgentPlan, start_gap_s
+from agenttop.agents.plan import AgentPlan
 from agenttop.agents.profile import load
+from agenttop.agents.starts import start_gap_s
 from tests.agents.profiles import profile
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from agenttop.agents.conversation import Conversation
-from agenttop.agents.figures import DecodeRate, answer_tokens, turn_frame
-from agenttop.agents.load import Load
+from agenttop.agents.figures import DecodeRate, Sizes, answer_tokens, turn_frame
+from agenttop.agents.load import Load, refuses_roles, refuses_tools
+from agenttop.agents.messages import whole_calls
 from agenttop.agents.plan import AgentPlan, Step
 from agenttop.agents.reply import Reply
 from agenttop.agents.retry import Retry
+from agenttop.agents.settings import Profile, child_profile
 from agenttop.agents.text import TextSource
 from agenttop.model.frames import AgentSample, Turn
 
@@ -20,6 +24,9 @@ MAX_CUTS = 6
 
 WARM_S = 0.3
 """The first connection is opened this long before the start, so that agents can begin in one moment."""
+
+PRIME_OUTPUT = 8
+"""Output tokens of the request that fills a context for a steady start."""
 
 EMPTY_REPLY = "(no text)"
 """Stands for a reply without text: some chat templates refuse an empty message."""
@@ -40,18 +47,42 @@ class Desk(Protocol):
         """Something that belongs on the time axis."""
         ...
 
+    def adopt(self, child: Agent) -> asyncio.Task[None]:
+        """Run a sub-agent, as any other agent; the task ends when it has stopped."""
+        ...
+
 
 class Agent:
     """Runs as one task; `halt` and `pause` may be called at any time from the same loop."""
 
-    def __init__(self, name: str, number: int, at: float, load: Load, desk: Desk) -> None:
+    def __init__(
+        self,
+        name: str,
+        number: int | str,
+        at: float,
+        load: Load,
+        desk: Desk,
+        *,
+        profile: Profile | None = None,
+        parent: str | None = None,
+        turns: int | None = None,
+    ) -> None:
+        """`turns`: it ends after so many; None: it goes on. `profile`: None for that of the load."""
         self.name = name
         self.load = load
+        self.parent = parent
+        self._profile = profile = profile or load.profile
+        self._number = number
+        self._turns_left = turns
         self._now = load.now
         self._at = at
         self._desk = desk
-        self._plan = AgentPlan(load.profile, load.seed, number)
-        self._conversation = Conversation(load.profile, TextSource(load.salt, number), load.ratio)
+        self._plan = AgentPlan(profile, load.seed, number)
+        self._conversation = Conversation(
+            profile, TextSource(load.salt, number), load.ratio, load.prefixes, load.dialect
+        )
+        self._children: list[Agent] = []
+        self._children_so_far = 0
         self._client = load.client()
         self._retry = Retry(self._plan.jitter)
         self.state = "waiting"
@@ -62,6 +93,7 @@ class Agent:
         self._wake: asyncio.Future[None] | None = None
         self._prepared: Step | None = None
         self._body = b""
+        self._sizes = Sizes()
         self._planned_output = 1
         self._output_limit: int | None = None
         self._ready_at = at
@@ -80,6 +112,8 @@ class Agent:
     def halt(self, now: bool) -> None:
         """Stop: at once, cancelling the request in flight, or when the turn has ended."""
         self._halting = True
+        for child in self._children:
+            child.halt(now)
         if self._reply is not None:
             if now:
                 self._client.cancel()
@@ -145,6 +179,8 @@ class Agent:
             ttft_s=self._ttft,
             output_tokens_total=self.output_tokens_total,
             error=self._error,
+            parent=self.parent,
+            children=len(self._children) or None,
         )
 
     async def run(self) -> None:
@@ -152,6 +188,8 @@ class Agent:
         try:
             await self._live()
         finally:
+            for child in self._children:
+                child.halt(now=self._error is not None or not self._halting)
             self._client.close()
             self._reply = None
             self._enter("stopped")
@@ -161,30 +199,76 @@ class Agent:
     async def _live(self) -> None:
         if not await self._learn_ratio():
             return
+        primed = self._plan.primed_tokens
         step = self._plan.next()
-        self._prepare(step)
+        self._prepare(step) if primed is None else self._prepare_prime(primed)
         self._ready_at = max(self._at, self._now())
         if not await self._rest("waiting", self._ready_at, early=WARM_S * self.load.rate):
             return
         self._client.warm()
         if not await self._rest("waiting", self._ready_at):
             return
-        while await self._take(step):
-            step = self._plan.next()
-            if step.pause_s > 0 and not self._must_compact(step):
-                self._prepare(step)  # a pause leaves time for it
-            self._ready_at += step.pause_s
-            if not await self._rest(step.pause_kind, self._ready_at):
+        if primed is not None and not (await self._deliver("prime") and await self._pause_before(step)):
+            return
+        while await self._take(step) and await self._delegate(step.children):
+            if self._turns_left is not None and self._turns_left <= self.turns_done:
                 return
+            step = self._plan.next()
+            if not await self._pause_before(step):
+                return
+
+    async def _pause_before(self, step: Step) -> bool:
+        """The pause that the plan has before a turn. False: it is to stop."""
+        if step.fresh:
+            self._conversation.begin_anew()
+        if step.pause_s > 0 and not self._must_compact(step):
+            self._prepare(step)  # a pause leaves time for it
+        self._ready_at += step.pause_s
+        return await self._rest(step.pause_kind, self._ready_at)
+
+    async def _delegate(self, turns: tuple[int, ...]) -> bool:
+        """Send sub-agents out, one for each number of turns, and await them. False: it is to stop."""
+        if not turns or self._halting:
+            return not self._halting
+        profile = child_profile(self._profile)
+        for count in turns:
+            self._children_so_far += 1
+            own = f".{self._children_so_far}"
+            child = Agent(
+                f"{self.name}{own}",
+                f"{self._number}{own}",
+                self._now(),
+                self.load,
+                self._desk,
+                profile=profile,
+                parent=self.name,
+                turns=count,
+            )
+            self._children.append(child)
+            task = self._desk.adopt(child)
+            task.add_done_callback(partial(self._child_ended, child))
+        self._enter("children")
+        await self._wait_for(lambda: not self._children)
+        self._ready_at = self._now()
+        return not self._halting
+
+    def _child_ended(self, child: Agent, _: asyncio.Task[None]) -> None:
+        self._children.remove(child)
+        self._desk.changed(self)
+        self._rouse()
+
+    async def _wait_for(self, done: Callable[[], bool]) -> None:
+        """Wait until `done`, or until it is to stop; whatever may change that rouses it."""
+        while not done() and not self._halting:
+            self._wake = asyncio.get_running_loop().create_future()
+            await self._wake
+            self._wake = None
 
     async def _learn_ratio(self) -> bool:
         """False: it is to stop."""
         task = asyncio.ensure_future(self.load.learn_ratio())
         task.add_done_callback(lambda _: self._rouse())
-        while not task.done() and not self._halting:
-            self._wake = asyncio.get_running_loop().create_future()
-            await self._wake
-            self._wake = None
+        await self._wait_for(task.done)
         return not self._halting
 
     async def _take(self, step: Step) -> bool:
@@ -193,18 +277,35 @@ class Agent:
             if self._must_compact(step) and not await self._compact():
                 return False
             self._prepare(step)
+        return await self._deliver("turn" if self.parent is None else "sub")
+
+    async def _deliver(self, kind: str) -> bool:
+        """Send what is prepared until it is answered. False: the agent ends."""
         cuts = 0
         while True:
-            reply = await self._request("turn", self._body)
+            reply = await self._request(kind, self._body)
             if not reply.failed:
                 return not self._halting
             if reply.error_kind == "context" and not self._halting:
                 cuts += 1
                 if not self._cut(reply, cuts):
                     return False
-            elif not await self._recover(reply):
+            elif not self._speaks_otherwise(reply) and not await self._recover(reply):
                 return False
             self._encode()
+
+    def _speaks_otherwise(self, reply: Reply) -> bool:
+        """Whether the engine refused tools or roles, and is to be asked again without them, at once."""
+        if reply.refusal is None or reply.error_kind not in ("http-4xx", "http-5xx") or self._halting:
+            return False
+        dialect, why = self.load.dialect, reply.refusal.message
+        if dialect.tools and self._conversation.tools is not None and refuses_tools(why):
+            self.load.refuse_tools(f"the engine refuses them: {why}")
+        elif dialect.tool_role and self._conversation.has_results and refuses_roles(why):
+            self.load.refuse_tool_role(f"the engine refuses them: {why}")
+        else:
+            return False
+        return True
 
     def _must_compact(self, step: Step) -> bool:
         return self._conversation.must_compact(*self._conversation.fit(step.input, step.output))
@@ -212,26 +313,43 @@ class Agent:
     def _prepare(self, step: Step) -> None:
         """Write the next message and the request that carries it."""
         input_tokens, self._planned_output = self._conversation.fit(step.input, step.output)
-        self._conversation.ask(input_tokens)
+        self._conversation.ask(input_tokens, result=step.pause_kind == "tool")
         self._prepared = step
         self._encode()
 
+    def _prepare_prime(self, tokens: int) -> None:
+        """Write the request that fills the context of a steady start."""
+        context = self._profile.context
+        self._conversation.ask(max(1, tokens - context.fixed - context.shared_document))
+        self._planned_output = PRIME_OUTPUT
+        self._encode()
+
     def _encode(self) -> None:
-        self._output_limit = self._conversation.output_room(self._planned_output)
-        self._body = self.load.body(self._conversation.messages, self._output_limit)
+        conversation = self._conversation
+        conversation.adapt()
+        self._output_limit = conversation.output_room(self._planned_output)
+        self._body = self.load.body(conversation.messages, self._output_limit, conversation.tools)
+        self._sizes = Sizes(
+            conversation.planned_tokens, conversation.expected_tokens(), conversation.compacted_from
+        )
 
     async def _compact(self) -> bool:
-        """Have the context summarised. False: the agent ends."""
-        conversation = self._conversation
+        """Have the context summarised, or leave out its oldest part. False: the agent ends."""
+        conversation, compaction = self._conversation, self._profile.compaction
+        if compaction.kind == "truncate":
+            conversation.truncate()
+            return True
         while True:
-            self._output_limit = conversation.output_room(self.load.profile.compaction.summary)
-            body = self.load.body(conversation.summary_request(), self._output_limit)
+            conversation.adapt()
+            self._output_limit = conversation.output_room(compaction.summary)
+            self._sizes = Sizes(expected=conversation.expected_tokens())
+            body = self.load.body(conversation.summary_request(), self._output_limit, conversation.tools)
             reply = await self._request("compact", body)
             if not reply.failed:
                 return not self._halting
             if reply.error_kind == "context" and not self._halting:
                 return self._cut(reply, 1)
-            if not await self._recover(reply):
+            if not self._speaks_otherwise(reply) and not await self._recover(reply):
                 return False
 
     def _cut(self, reply: Reply, cuts: int) -> bool:
@@ -273,8 +391,8 @@ class Agent:
         self._turn += 1
         first_try = self._retry.failures == 0
         self._rate.clear()
-        reply = self._reply = Reply(self._on_reply if kind == "turn" else None)
-        self._enter("compact" if kind == "compact" else "queued")
+        reply = self._reply = Reply(self._on_reply if kind in ("turn", "sub") else None)
+        self._enter(kind if kind in ("compact", "prime") else "queued")
         await self._client.send(body, reply)
         self._reply = None
         self._output_total += reply.output_tokens or 0
@@ -296,6 +414,8 @@ class Agent:
             t_queued=self._ready_at,
             output_limit=self._output_limit,
             context_tokens=self._conversation.context_tokens,
+            sizes=self._sizes,
+            parent=self.parent,
         )
         self._desk.ended(turn, reply, first_try)
         self._ready_at = turn.t
@@ -307,10 +427,17 @@ class Agent:
         if kind == "compact":
             self._conversation.compact(text, answer if output is not None else None)
         else:
-            self.turns_done += 1
+            self.turns_done += kind != "prime"
             self._conversation.answered(
-                text, prompt_tokens=reply.prompt_tokens, output_tokens=output, fed_back=answer
+                text if not reply.calls else reply.text,
+                prompt_tokens=reply.prompt_tokens,
+                output_tokens=output,
+                fed_back=answer,
+                reasoning="".join(reply.reasoning),
+                calls=whole_calls(reply.calls),
             )
+            if self.load.dialect.tools and self.load.ratio.tools_are_dropped:
+                self.load.refuse_tools("by its counts the engine leaves them out of the prompt")
         if self._retry.failures:
             away = self._now() - self._retry.since
             back = f"{self.name} is back after {self._retry.failures} failures in {away:.1f} s"

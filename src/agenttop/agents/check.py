@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import tomli
 
+from agenttop.agents import overrides as user
 from agenttop.agents.distribution import KINDS, Distribution
-from agenttop.agents.keys import BY_PATH, KEYS, SECTIONS, Key
-from agenttop.agents.settings import Profile
+from agenttop.agents.keys import BY_PATH, KEYS, OPTIONAL_SECTIONS, SECTIONS, Key
+from agenttop.agents.settings import Children, Profile, child_profile
 from agenttop.model.text import clean
 
 
@@ -22,15 +24,22 @@ class Problem(msgspec.Struct, frozen=True):
     line: int | None
     key: str | None
     text: str
+    set: bool = False
+    """The key does not stand in the file: the user has set it."""
 
     def sentence(self, file: str) -> str:
         """`file:line: key: what is wrong`."""
-        where = file if self.line is None else f"{file}:{self.line}"
+        where = "--set" if self.set else file if self.line is None else f"{file}:{self.line}"
         return f"{where}: {self.key}: {self.text}" if self.key else f"{where}: {self.text}"
 
 
-def parse(text: str, name: str) -> tuple[Profile | None, list[Problem]]:
-    """The profile in `text`, or None and every problem found, in the order of the file."""
+def parse(
+    text: str, name: str, overrides: Mapping[str, str] | None = None
+) -> tuple[Profile | None, list[Problem]]:
+    """The profile in `text`, or None and every problem found, in the order of the file.
+
+    `overrides`: keys set by the user, as written (`agenttop.agents.overrides`).
+    """
     try:
         data = tomli.loads(text)
     except tomli.TOMLDecodeError as error:
@@ -39,14 +48,15 @@ def parse(text: str, name: str) -> tuple[Profile | None, list[Problem]]:
         return None, [Problem(line, None, f"not TOML: {clean(str(error))}")]
     except RecursionError:
         return None, [Problem(None, None, "not TOML: nested too deeply")]
-    reader = _Reader(_lines(text))
+    reader = _Reader(_lines(text), overrides or {})
     reader.read(data)
     if reader.problems:
         return None, sorted(reader.problems, key=lambda problem: problem.line or 0)
     start = reader.values["start"]
-    if start.get("kind") == "at-once":
+    if start.get("kind") in ("at-once", "spread", "steady"):
         start.setdefault("stagger_s", 0.0)
-    profile = msgspec.convert({"name": name, "agents": 4, **reader.values}, Profile)
+    values = {key: value for key, value in reader.values.items() if value or key not in OPTIONAL_SECTIONS}
+    profile = msgspec.convert({"name": name, "agents": 4, **values}, Profile)
     problems = _contradictions(profile, reader)
     return (None, problems) if problems else (profile, [])
 
@@ -54,13 +64,29 @@ def parse(text: str, name: str) -> tuple[Profile | None, list[Problem]]:
 class _Reader:
     """Walks the parsed file; gathers values section by section, and problems."""
 
-    def __init__(self, lines: dict[str, int]) -> None:
+    def __init__(self, lines: dict[str, int], overrides: Mapping[str, str]) -> None:
         self._lines = lines
+        self._overrides = overrides
         self.problems: list[Problem] = []
         self.values: dict[str, Any] = {section: {} for section in SECTIONS}
 
     def report(self, key: str, text: str) -> None:
-        self.problems.append(Problem(self.line(key), clean(key, 80), text))
+        self.problems.append(self.problem(key, text))
+
+    def problem(self, key: str, text: str) -> Problem:
+        """A problem where it stands: in a line of the file, or in what the user has set."""
+        name = clean(key, 80)
+        if any(path == key or path.startswith(f"{key}.") for path in self._overrides):
+            return Problem(None, name, text, set=True)
+        return Problem(self.line(key), name, text)
+
+    def contradiction(self, key: str, text: str) -> Problem:
+        """As `problem`, with what the user has set, since that may be the other half of it."""
+        problem = self.problem(key, text)
+        if not self._overrides or problem.set:
+            return problem
+        chosen = ", ".join(f"{path}={value}" for path, value in self._overrides.items())
+        return msgspec.structs.replace(problem, text=f"{text}, with --set {clean(chosen, 120)}")
 
     def line(self, key: str) -> int | None:
         """The line of a key, or of the nearest thing around it that has one."""
@@ -72,6 +98,8 @@ class _Reader:
 
     def read(self, data: dict[str, Any]) -> None:
         seen: set[str] = set()
+        for path, text in user.apply(data, self._overrides, _value):
+            self.report(path, text)
         for name, value in data.items():
             if name in SECTIONS:
                 if not isinstance(value, dict):
@@ -81,7 +109,11 @@ class _Reader:
                     self._take(f"{name}.{inner}", inner_value, seen)
             else:
                 self._take(name, value, seen)
+        truncates = self.values["compaction"].get("kind") == "truncate"
         for key in KEYS:
+            absent = key.section in OPTIONAL_SECTIONS and key.section not in data
+            if absent or (truncates and key.path == "compaction.summary"):
+                continue
             if key.required and key.path not in seen:
                 self.report(key.path, f"missing; expected {key.expected()} ({key.doc.lower()})")
 
@@ -148,9 +180,15 @@ def _distribution(value: dict[str, Any], key: Key) -> tuple[str | None, Any]:
         names = ", ".join(f'"{name}"' for name in KINDS)
         return f"kind: expected one of {names}, found {_show(kind)}", None
     allowed = {*KINDS[kind], *(() if kind == "constant" else ("min", "max"))}
+    allowed |= _LISTS if kind == "empirical" else set()
     fields: dict[str, Any] = {"kind": kind}
     for name, raw in value.items():
         if name == "kind":
+            continue
+        if name in allowed & _LISTS:
+            problem, fields[name] = _list(name, raw, key)
+            if problem:
+                return problem, None
             continue
         if name not in allowed:
             return f"{name}: not a figure of {kind}; expected {', '.join(sorted(allowed))}", None
@@ -163,9 +201,37 @@ def _distribution(value: dict[str, Any], key: Key) -> tuple[str | None, Any]:
     missing = [name for name in KINDS[kind] if name not in fields]
     if missing:
         return f"{kind} needs {' and '.join(missing)}", None
+    if kind == "empirical" and (problem := _odd_lists(fields)):
+        return problem, None
     if fields.get("min", 0) > fields.get("max", math.inf):
         return f"min ({fields['min']:g}) is above max ({fields['max']:g})", None
     return None, msgspec.to_builtins(msgspec.convert(fields, Distribution))
+
+
+_LISTS = {"values", "weights", "quantiles"}
+_MOST_VALUES = 10_000
+
+
+def _list(name: str, raw: Any, key: Key) -> tuple[str | None, list[float]]:
+    """A list of figures of an empirical distribution."""
+    most = math.inf if name == "weights" else key.high
+    numbers = [_number(item) for item in raw] if isinstance(raw, list) else []
+    good = [number for number in numbers if number is not None and 0 <= number <= most]
+    if not good or len(good) < len(numbers) or len(good) > _MOST_VALUES:
+        return f"{name}: expected a list of 1 to {_MOST_VALUES} numbers from 0 to {most:.12g}", []
+    return None, good
+
+
+def _odd_lists(fields: dict[str, Any]) -> str | None:
+    """What is wrong with the lists of an empirical distribution as a whole."""
+    values, weights, quantiles = (fields.get(name) for name in ("values", "weights", "quantiles"))
+    if (values is None) == (quantiles is None):
+        return "empirical needs either values or quantiles"
+    if weights is not None and (values is None or len(weights) != len(values) or sum(weights) <= 0):
+        return "weights: expected one for each of values, not all 0"
+    if quantiles is not None and (len(quantiles) < 2 or quantiles != sorted(quantiles)):
+        return "quantiles: expected at least two, in rising order"
+    return None
 
 
 def _contradictions(profile: Profile, reader: _Reader) -> list[Problem]:
@@ -174,24 +240,50 @@ def _contradictions(profile: Profile, reader: _Reader) -> list[Problem]:
     found: list[Problem] = []
 
     def note(key: str, text: str) -> None:
-        found.append(Problem(reader.line(key), key, text))
+        found.append(reader.contradiction(key, text))
 
     target = compaction.to_fraction * context.limit
-    if target <= context.system:
+    if target <= context.fixed:
+        what = "the system prompt" if not context.tools else "system prompt and tools"
         note(
             "compaction.to_fraction",
-            f"{target:.0f} tokens after a compaction is not more than the system prompt ({context.system})",
+            f"{target:.0f} tokens after a compaction is not more than {what} ({context.fixed})",
         )
-    if context.system + context.first.lowest >= context.limit:
+    if context.fixed + context.shared_document + context.first.lowest >= context.limit:
         note("context.system", f"system prompt and first message do not fit into the limit ({context.limit})")
     if target + profile.turn.input.lowest + profile.turn.output.lowest >= context.limit:
         note("turn.input", f"not one turn fits between a compaction and the limit ({context.limit})")
     if compaction.summary >= context.limit:
         note("compaction.summary", f"not below context.limit ({context.limit})")
-    if profile.start.kind == "at-once" and profile.start.stagger_s > 0:
-        note("start.stagger_s", "contradicts start.kind at-once")
+    if profile.start.kind in ("at-once", "spread") and profile.start.stagger_s > 0:
+        note("start.stagger_s", f"contradicts start.kind {profile.start.kind}")
+    if profile.start.cycle_s is not None and profile.start.kind != "spread":
+        note("start.cycle_s", "means nothing without start.kind spread")
+    if profile.start.kind == "steady" and context.turns is not None:
+        note("start.kind", "steady needs contexts that grow to their limit, not new ones (context.turns)")
+    if context.shared_document and not context.shared_system:
+        note("context.shared_document", "can be shared only behind a system prompt that is (shared_system)")
     if profile.pacing.tool_turns is not None and profile.pacing.human_pause_s is None:
         note("pacing.tool_turns", "means nothing without pacing.human_pause_s")
+    if profile.children is not None:
+        for key, text in _child_contradictions(profile, profile.children):
+            note(f"children.{key}", text)
+    return found
+
+
+def _child_contradictions(profile: Profile, children: Children) -> list[tuple[str, str]]:
+    """What does not fit about sub-agents: (key within the section, text)."""
+    found: list[tuple[str, str]] = []
+    if (children.every is None) == (children.chance is None):
+        found.append(("every", "expected either every or chance"))
+    child = child_profile(profile)
+    context = child.context
+    if context.fixed >= child.compacted:
+        found.append(("system", f"not below what a compaction leaves ({child.compacted} tokens)"))
+    if context.fixed + context.shared_document + context.first.lowest >= context.limit:
+        found.append(("first", f"does not fit into the limit with the system prompt ({context.limit})"))
+    if children.shared_document and not profile.context.shared_system:
+        found.append(("shared_document", "can be shared only behind a system prompt that is (shared_system)"))
     return found
 
 

@@ -13,8 +13,10 @@ KINDS = {
     "log-normal": ("mu", "sigma"),
     "exponential": ("mean",),
     "geometric": ("mean",),
+    "empirical": (),
 }
-"""Every kind, with the figures it needs. All but `constant` may be bounded by `min` and `max`."""
+"""Every kind, with the figures it needs. All but `constant` may be bounded by `min` and `max`. `empirical`
+takes `values`, with `weights` or without, or `quantiles`."""
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,6 +31,13 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Before bounding. geometric: 0, 1, 2, ... with this mean."""
     min: float | None = None
     max: float | None = None
+    values: tuple[float, ...] | None = None
+    """empirical: what was seen. One of them is drawn."""
+    weights: tuple[float, ...] | None = None
+    """How often each of `values` comes, in any unit; absent: all alike."""
+    quantiles: tuple[float, ...] | None = None
+    """empirical: values at evenly spaced shares, lowest and highest included (five: 0, 25, 50, 75, 100 %); in
+    between it is interpolated."""
 
     def draw(self, rng: random.Random) -> float:
         """One value. Takes the same amount of randomness whatever the outcome."""
@@ -51,7 +60,16 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         """No draw is below this."""
         if self.kind == "constant":
             return self.value or 0.0
+        if self.kind == "empirical":
+            return self._bounded(min(self.values or self.quantiles or (0.0,)))
         return self.min or 0.0
+
+    @property
+    def mean_value(self) -> float:
+        """The mean of what is drawn, bounds included: over 400 evenly spaced quantiles."""
+        if self.kind == "constant":
+            return self.value or 0.0
+        return sum(self._bounded(self._at((step + 0.5) / 400)) for step in range(400)) / 400
 
     def scaled(self, factor: float, least: float = 0.0) -> Distribution:
         """The same shape with every value times `factor`; its median not below `least`."""
@@ -65,7 +83,15 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             mean=_times(self.mean, factor),
             min=_times(self.min, factor),
             max=_times(self.max, factor),
+            values=_all_times(self.values, factor),
+            quantiles=_all_times(self.quantiles, factor),
         )
+
+    def with_median(self, median: float) -> Distribution:
+        """The same shape about another median; one whose median is 0 becomes constant."""
+        if self.kind == "constant" or self.median <= 0 or median <= 0:
+            return Distribution(kind="constant", value=median)
+        return self.scaled(median / self.median)
 
     def describe(self) -> str:
         """In words, e.g. `log-normal, median 651, 90 % within 107 to 3973`."""
@@ -77,6 +103,8 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def _at(self, share: float) -> float:
         """The quantile at `share`, unbounded (for draws: by inversion, so that seeds carry over)."""
         share = min(max(share, 1e-12), 1 - 1e-12)
+        if self.kind == "empirical":
+            return self._seen(share)
         if self.kind == "uniform":
             low, high = self.min or 0.0, self.max or 0.0
             return low + (high - low) * share
@@ -88,6 +116,22 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         if self.kind == "exponential":
             return -mean * math.log1p(-share)
         return float(math.floor(math.log1p(-share) / math.log1p(-1 / (1 + mean))))
+
+    def _seen(self, share: float) -> float:
+        """The quantile of an empirical distribution."""
+        if self.quantiles is not None:
+            place = share * (len(self.quantiles) - 1)
+            below = min(int(place), len(self.quantiles) - 2)
+            low, high = self.quantiles[below : below + 2]
+            return low + (high - low) * (place - below)
+        values = self.values or (0.0,)
+        ranked = sorted(zip(values, self.weights or [1.0] * len(values), strict=True))
+        left = share * sum(weight for _, weight in ranked)
+        for value, weight in ranked:
+            left -= weight
+            if left <= 0:
+                return value
+        return ranked[-1][0]
 
     def _bounded(self, value: float) -> float:
         if self.max is not None:
@@ -103,6 +147,10 @@ def _normal(share: float) -> float:
 
 def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else value * factor
+
+
+def _all_times(values: tuple[float, ...] | None, factor: float) -> tuple[float, ...] | None:
+    return None if values is None else tuple(value * factor for value in values)
 
 
 def _short(value: float) -> str:

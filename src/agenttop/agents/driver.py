@@ -115,7 +115,8 @@ class Driver:
             self._meter = Meter(self._now)
         key = os.environ.get(order.api_key_env) if order.api_key_env else None
         try:
-            self._load = Load(order, api_key=key, salt=self._salt, now=self._now)
+            salt = order.salt or self._salt
+            self._load = Load(order, api_key=key, salt=salt, now=self._now, note=self._note)
         except (AgenttopError, ValueError) as error:
             self._load = None
             self._event("driver.bad-load", f"this load cannot be run: {clean(str(error))}", severity="bad")
@@ -137,13 +138,18 @@ class Driver:
             self._event("driver.bad-order", f"{order.agent} runs already", order.agent, "warn")
             return
         agent = Agent(order.agent, order.number, order.at, self._load, self)
+        self.adopt(agent)
+
+    def adopt(self, agent: Agent) -> asyncio.Task[None]:
+        """Run an agent; sub-agents come here from their parents."""
         if self._paused:
             agent.pause(True)
-        self._agents[order.agent] = agent
+        self._agents[agent.name] = agent
         self.changed(agent)
         task = asyncio.ensure_future(agent.run())
-        self._tasks[order.agent] = task
+        self._tasks[agent.name] = task
         task.add_done_callback(lambda done: self._gone(agent, done))
+        return task
 
     def _halt_all(self, now: bool) -> None:
         agents = list(self._agents.values())
@@ -181,6 +187,10 @@ class Driver:
     def noted(self, event: str, text: str, agent: Agent, severity: str) -> None:
         """Something for the time axis."""
         self._event(event, text, agent.name, severity)
+
+    def _note(self, event: str, text: str) -> None:
+        """What a load has learnt about its engine."""
+        self._event(event, clean(text))
 
     def _event(self, event: str, text: str, subject: str | None = None, severity: str = "info") -> None:
         frame = Event(
@@ -268,12 +278,13 @@ class Driver:
         fresh, self._tokens_before = totals.output_tokens - self._tokens_before, totals.output_tokens
         counted = all(reply.output_tokens is not None for reply in replies if reply.events)
         load, window = self._load, readings.window_s
+        active = sum(agent.parent is None for agent in agents)
         sample = LoadSample(
             t=self._now(),
             engine=load.engine if load is not None else None,
             profile=load.profile_name if load is not None else None,
-            target=len(agents),
-            active=len(agents),
+            target=active,
+            active=active,
             in_flight=len(replies),
             paused=self._paused,
             window_s=window,

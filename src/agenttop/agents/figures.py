@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from agenttop.agents.reply import Reply
 from agenttop.model.frames import Turn
 
 RATE_WINDOW_S = 3.0
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """What is known of a prompt when its request is written, in tokens; named as in Turn."""
+
+    planned: int | None = None
+    expected: int | None = None
+    compacted_from: int | None = None
 
 
 class DecodeRate:
@@ -54,7 +64,7 @@ def answer_tokens(reply: Reply) -> int:
     if reply.reasoning_tokens is not None:
         return max(0, output - reply.reasoning_tokens)
     if reply.reasoning_chars:
-        text_chars = len(reply.text)
+        text_chars = reply.answer_chars
         return round(output * text_chars / (text_chars + reply.reasoning_chars))
     return output
 
@@ -71,6 +81,8 @@ def turn_frame(
     t_queued: float,
     output_limit: int | None,
     context_tokens: int | None,
+    sizes: Sizes,
+    parent: str | None = None,
 ) -> Turn:
     """The record of one request."""
     timings = reply.timings
@@ -101,6 +113,10 @@ def turn_frame(
         prefill_s=_seconds(timings.prompt_ms) if timings is not None else None,
         decode_s=_seconds(timings.predicted_ms) if timings is not None else None,
         arrivals=reply.packed_arrivals(),
+        parent=parent,
+        planned_prompt_tokens=sizes.planned,
+        expected_prompt_tokens=sizes.expected,
+        compacted_from_tokens=sizes.compacted_from,
     )
 
 

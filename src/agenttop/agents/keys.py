@@ -15,6 +15,12 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     high: float = 0
     choices: tuple[str, ...] = ()
     required: bool = False
+    """In a section that may be left out: required once the section is there."""
+
+    @property
+    def section(self) -> str:
+        """What stands before the dot; empty at the top."""
+        return self.path.rpartition(".")[0]
 
     def expected(self) -> str:
         """What a value must be, in words."""
@@ -33,30 +39,46 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
 TOKENS = 10_000_000
 DAY_S = 86_400
 
+STARTS = ("at-once", "every", "spread", "poisson", "steady")
+
+
+def _choice(path: str, choices: tuple[str, ...], doc: str) -> Key:
+    return Key(path=path, kind="choice", choices=choices, doc=doc)
+
+
+def _tokens(path: str, doc: str, low: float = 0, *, required: bool = False) -> Key:
+    return Key(path=path, kind="whole", low=low, high=TOKENS, required=required, doc=doc)
+
+
+def _spread(path: str, doc: str, high: float = TOKENS, *, required: bool = False) -> Key:
+    return Key(path=path, kind="spread", high=high, required=required, doc=doc)
+
+
+def _seconds(path: str, doc: str, low: float = 0) -> Key:
+    return Key(path=path, kind="number", low=low, high=DAY_S, doc=doc)
+
+
 KEYS = (
     Key(path="description", kind="text", doc="What it imitates, one line", required=True),
     Key(path="agents", kind="whole", low=1, high=4096, doc="Agents started when nothing else is said"),
-    Key(path="start.kind", kind="choice", choices=("at-once", "every", "poisson"), doc="When agents begin"),
-    Key(path="start.stagger_s", kind="number", low=0, high=DAY_S, doc="Seconds between starts (their mean)"),
-    Key(
-        path="context.limit",
-        kind="whole",
-        low=256,
-        high=TOKENS,
-        required=True,
-        doc="Tokens of prompt and output at which the context is compacted",
+    _choice("start.kind", STARTS, "When agents begin"),
+    _seconds("start.stagger_s", "Seconds between starts (their mean)"),
+    _seconds("start.cycle_s", "Seconds that the starts of kind spread are spread over", 0.1),
+    _tokens(
+        "context.limit", "Tokens of prompt and output at which the context is compacted", 256, required=True
     ),
-    Key(
-        path="context.system",
-        kind="whole",
-        low=1,
-        high=TOKENS,
-        required=True,
-        doc="Tokens of system prompt and tool schemas",
-    ),
-    Key(path="context.first", kind="spread", high=TOKENS, required=True, doc="Tokens of the first message"),
-    Key(path="turn.input", kind="spread", high=TOKENS, required=True, doc="New input tokens per turn"),
-    Key(path="turn.output", kind="spread", high=TOKENS, required=True, doc="Output tokens per turn"),
+    _tokens("context.system", "Tokens of the system prompt", 1, required=True),
+    _tokens("context.tools", "Tokens of tool schemas"),
+    _spread("context.first", "Tokens of the first message", required=True),
+    Key(path="context.shared_system", kind="flag", doc="All agents have the same system prompt and tools"),
+    _tokens("context.shared_document", "Tokens of a document all agents begin with"),
+    _spread("context.turns", "Turns before the agent begins a new conversation; absent: it goes on", 1e6),
+    _choice("context.reasoning", ("drop", "keep"), "Whether reasoning goes back to the engine"),
+    _spread("turn.input", "New input tokens per turn", required=True),
+    _spread("turn.output", "Output tokens per turn", required=True),
+    _choice("turn.results", ("user", "tool"), "Role of the messages that bring tool results"),
+    _spread("turn.fill_rate", "Factor on the inputs of an agent, drawn once for each", 1000),
+    _choice("compaction.kind", ("summary", "truncate"), "How the context is shortened"),
     Key(
         path="compaction.to_fraction",
         kind="number",
@@ -65,38 +87,35 @@ KEYS = (
         required=True,
         doc="Context after a compaction, as a share of the limit",
     ),
+    _tokens("compaction.summary", "Output tokens of the request that compacts", 1, required=True),
+    _spread("pacing.tool_pause_s", "Seconds a tool runs", DAY_S, required=True),
+    _spread("pacing.human_pause_s", "Seconds a person takes; absent: none", DAY_S),
+    _spread("pacing.tool_turns", "Tool turns between two human messages", 1e6),
     Key(
-        path="compaction.summary",
-        kind="whole",
-        low=1,
-        high=TOKENS,
-        required=True,
-        doc="Output tokens of the request that compacts",
+        path="children.every", kind="whole", low=1, high=1_000_000, doc="Sub-agents after every so many turns"
     ),
-    Key(path="pacing.tool_pause_s", kind="spread", high=DAY_S, required=True, doc="Seconds a tool runs"),
-    Key(path="pacing.human_pause_s", kind="spread", high=DAY_S, doc="Seconds a person takes; absent: none"),
-    Key(path="pacing.tool_turns", kind="spread", high=1e6, doc="Tool turns between two human messages"),
+    Key(path="children.chance", kind="number", low=0, high=1, doc="Sub-agents after this share of turns"),
+    _spread("children.count", "Sub-agents at a time", 256, required=True),
+    _spread("children.turns", "Turns of each sub-agent", 10_000, required=True),
+    _tokens("children.system", "Tokens of a sub-agent's system prompt", 1),
+    _spread("children.first", "Tokens of a sub-agent's first message", required=True),
+    _tokens("children.shared_document", "Tokens of a document all sub-agents begin with"),
+    _spread("children.input", "New input tokens per turn of a sub-agent; absent: as turn.input"),
+    _spread("children.output", "Output tokens per turn of a sub-agent; absent: as turn.output"),
+    _spread(
+        "children.tool_pause_s", "Seconds a sub-agent's tool runs; absent: as pacing.tool_pause_s", DAY_S
+    ),
     Key(path="request.temperature", kind="number", low=0, high=5, doc="Sampling temperature"),
     Key(
         path="request.ignore_eos",
         kind="flag",
         doc="llama.cpp: generate up to the planned output size although the model would end earlier",
     ),
-    Key(
-        path="request.queue_s",
-        kind="number",
-        low=0.1,
-        high=DAY_S,
-        doc="Silence borne before the first token",
-    ),
-    Key(
-        path="request.stall_s",
-        kind="number",
-        low=0.1,
-        high=DAY_S,
-        doc="Silence borne after the first token",
-    ),
+    _choice("request.tool_choice", ("none", "auto"), "Whether the model may call the tools"),
+    _seconds("request.queue_s", "Silence borne before the first token", 0.1),
+    _seconds("request.stall_s", "Silence borne after the first token", 0.1),
 )
 
 BY_PATH = {key.path: key for key in KEYS}
-SECTIONS = {key.path.partition(".")[0] for key in KEYS if "." in key.path}
+SECTIONS = {key.section for key in KEYS if key.section}
+OPTIONAL_SECTIONS = {"children"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from agenttop import paths
@@ -11,10 +13,23 @@ from agenttop.agents.check import parse
 from agenttop.agents.distribution import Distribution
 from agenttop.agents.scale import Scaled, scale
 from agenttop.agents.settings import Profile
+from agenttop.agents.toml import as_toml
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
 
-__all__ = ["Distribution", "Profile", "Scaled", "found", "load", "locate", "names", "read", "scale"]
+__all__ = [
+    "Distribution",
+    "Profile",
+    "Scaled",
+    "as_toml",
+    "found",
+    "load",
+    "locate",
+    "names",
+    "read",
+    "save_as",
+    "scale",
+]
 
 MAX_FILE_BYTES = 1024 * 1024
 
@@ -36,9 +51,12 @@ def names() -> list[str]:
     return list(found())
 
 
-def load(name_or_path: str) -> Profile:
-    """A profile by its name, or from a TOML file. Raises UsageError with one line for each mistake."""
-    return read(locate(name_or_path))
+def load(name_or_path: str, overrides: Mapping[str, str] | None = None) -> Profile:
+    """A profile by its name, or from a TOML file. Raises UsageError with one line for each mistake.
+
+    `overrides`: keys set by the user, as written: `{"context.limit": "32k"}`.
+    """
+    return read(locate(name_or_path), overrides)
 
 
 def locate(name_or_path: str) -> Path:
@@ -56,12 +74,30 @@ def locate(name_or_path: str) -> Path:
     )
 
 
-def read(file: Path) -> Profile:
-    """The profile in a file. Raises UsageError with one line for each mistake."""
-    profile, problems = parse(_text(file), file.stem)
+def read(file: Path, overrides: Mapping[str, str] | None = None) -> Profile:
+    """The profile in a file, with keys set by the user. Raises UsageError with one line for each mistake."""
+    profile, problems = parse(_text(file), file.stem, overrides)
     if profile is None:
         raise UsageError("\n".join(problem.sentence(str(file)) for problem in problems))
     return profile
+
+
+def save_as(profile: Profile, name: str) -> Path:
+    """Write a profile into the user's folder, under a name that is still free. Raises UsageError."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,59}", name) or name.endswith(".toml"):
+        raise UsageError(f"'{clean(name, 60)}' is no name for a profile", "use letters, digits, - and _")
+    if any(path.stem == name for path in paths.bundled_profiles().glob("*.toml")):
+        raise UsageError(f"'{name}' comes with agenttop", "take another name")
+    file = paths.user_profiles() / f"{name}.toml"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(as_toml(profile))
+    except FileExistsError:
+        raise UsageError(f"there is a profile '{name}' already: {file}", "take another name") from None
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+    return file
 
 
 def _is_path(text: str) -> bool:

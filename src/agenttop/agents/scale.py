@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from agenttop.agents.settings import Compaction, Context, Pacing, Profile, TurnSizes
+from agenttop.agents.distribution import Distribution
+from agenttop.agents.settings import Children, Profile
 from agenttop.errors import AgenttopError
 
 OVERHEAD = 64
@@ -50,55 +51,83 @@ def scale(profile: Profile, context_limit: int | None) -> Scaled:
         fitted = msgspec.structs.replace(context, engine_limit=context_limit)
         return Scaled(profile=msgspec.structs.replace(profile, context=fitted), notes=[])
     factor = usable / (context.limit + compaction.summary)
-    scaled = msgspec.structs.replace(
+    replace = msgspec.structs.replace
+    scaled = replace(
         profile,
-        context=Context(
+        context=replace(
+            context,
             limit=int(context.limit * factor),
             system=max(1, round(context.system * factor)),
+            tools=round(context.tools * factor),
             first=context.first.scaled(factor, LEAST_INPUT),
+            shared_document=round(context.shared_document * factor),
             engine_limit=context_limit,
         ),
-        turn=TurnSizes(
+        turn=replace(
+            profile.turn,
             input=profile.turn.input.scaled(factor, LEAST_INPUT),
             output=profile.turn.output.scaled(factor, LEAST_OUTPUT),
         ),
-        compaction=Compaction(
-            to_fraction=compaction.to_fraction,
-            summary=max(LEAST_INPUT, int(compaction.summary * factor)),
+        compaction=replace(
+            compaction,
+            summary=max(LEAST_INPUT, int(compaction.summary * factor)) if compaction.summary else 0,
         ),
+        children=_scaled_children(profile.children, factor) if profile.children is not None else None,
     )
     return Scaled(profile=scaled, notes=_notes(profile, scaled, factor, context_limit))
+
+
+def _scaled_children(children: Children, factor: float) -> Children:
+    def fitted(sizes: Distribution | None, least: float) -> Distribution | None:
+        return None if sizes is None else sizes.scaled(factor, least)
+
+    return msgspec.structs.replace(
+        children,
+        system=max(1, round(children.system * factor)),
+        first=children.first.scaled(factor, LEAST_INPUT),
+        shared_document=round(children.shared_document * factor),
+        input=fitted(children.input, LEAST_INPUT),
+        output=fitted(children.output, LEAST_OUTPUT),
+    )
 
 
 def hasten(scaled: Scaled, pace: float) -> Scaled:
     """Every pause `pace` times shorter, and saying so: for a demo, or an experiment that cannot wait."""
     if pace == 1.0:
         return scaled
-    pacing = scaled.profile.pacing
-    human = pacing.human_pause_s
-    profile = msgspec.structs.replace(
+
+    def faster(pause: Distribution | None) -> Distribution | None:
+        return None if pause is None else pause.scaled(1 / pace)
+
+    pacing, children = scaled.profile.pacing, scaled.profile.children
+    replace = msgspec.structs.replace
+    if children is not None:
+        children = replace(children, tool_pause_s=faster(children.tool_pause_s))
+    profile = replace(
         scaled.profile,
-        pacing=Pacing(
+        pacing=replace(
+            pacing,
             tool_pause_s=pacing.tool_pause_s.scaled(1 / pace),
-            human_pause_s=None if human is None else human.scaled(1 / pace),
-            tool_turns=pacing.tool_turns,
+            human_pause_s=faster(pacing.human_pause_s),
         ),
+        children=children,
     )
     return Scaled(profile=profile, notes=[*scaled.notes, f"pauses are {pace:g} times shorter"])
 
 
 def _notes(before: Profile, after: Profile, factor: float, context_limit: int) -> list[str]:
-    sizes = (
+    sizes: list[tuple[str, float, float]] = [
         ("system prompt", before.context.system, after.context.system),
+        ("tools", before.context.tools, after.context.tools),
         ("first message", before.context.first.median, after.context.first.median),
         ("input per turn", before.turn.input.median, after.turn.input.median),
         ("output per turn", before.turn.output.median, after.turn.output.median),
         ("summary", before.compaction.summary, after.compaction.summary),
-    )
+    ]
     notes = [
         f"context limit {before.context.limit} → {after.context.limit} tokens "
         f"(engine: {context_limit} per request)",
-        "medians: " + ", ".join(f"{name} {old:.0f} → {new:.0f}" for name, old, new in sizes),
+        "medians: " + ", ".join(f"{name} {old:.0f} → {new:.0f}" for name, old, new in sizes if old),
     ]
     wanted = before.turn.output.median * factor
     if after.turn.output.median > wanted * 1.05:

@@ -94,7 +94,7 @@ def _in_words(profile: Any) -> list[tuple[str, str, str]]:
             continue
         value: Any = profile
         for part in key.path.split("."):
-            value = getattr(value, part)
+            value = getattr(value, part, None)
         if isinstance(value, Distribution):
             shown = value.describe()
         elif value is None:

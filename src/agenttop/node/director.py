@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from agenttop.agents.plan import start_gap_s
+from agenttop.agents.overrides import set_notes
 from agenttop.agents.profile import Profile, load
 from agenttop.agents.scale import hasten, scale
+from agenttop.agents.starts import start_gap_s
 from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
 from agenttop.model import units
@@ -99,7 +100,7 @@ class Director:
         """
         check_target(command.target)
         sample = await self._ready_engine(command.engine)
-        profile = load(command.profile)
+        profile = load(command.profile, command.overrides)
         if not 0.01 <= command.pace <= 1000:
             raise RefusedError(f"a pace of {command.pace:g} is out of range", "0.01 to 1000")
         scaled = hasten(scale(profile, sample.context_limit_tokens), command.pace)
@@ -110,7 +111,7 @@ class Director:
             engine=sample.engine,
             profile=profile.name,
             settings=settings,
-            notes=list(scaled.notes),
+            notes=[*set_notes(command.overrides), *scaled.notes],
             seed=command.seed,
             stagger_s=stagger,
         )
@@ -281,7 +282,8 @@ class Director:
         """Seconds between the start of an agent and the one before it."""
         if self._stagger_s is not None or self._profile is None:
             return self._stagger_s or 0.0
-        return start_gap_s(self._profile, self._plan.seed if self._plan else 0, number)
+        seed = self._plan.seed if self._plan else 0
+        return start_gap_s(self._profile, seed, number, self.target)
 
     def _halt(self, names: list[str]) -> None:
         if self._driver is not None:

@@ -29,8 +29,10 @@ class Function(msgspec.Struct, gc=False):
 
 
 class ToolCall(msgspec.Struct, gc=False):
-    """One piece of one tool call."""
+    """One piece of one tool call. Its first piece has the id; further ones only the index."""
 
+    index: int | None = None
+    id: str | None = None
     function: Function | None = None
 
 
