@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from agenttop.model import frames as f
 
 Identity = tuple[str | int, ...]
@@ -23,6 +25,18 @@ IDENTITY: dict[type[f.Frame], tuple[str, ...]] = {
 }
 """The fields that, with the kind, tell what a frame describes. Kinds that are not here (turns, events) are
 each a fact of their own and never replace one another."""
+
+
+def simulated_gpus(url: str) -> str:
+    """How the identities of the GPUs begin that the simulated engine at `url` (normalised) invents.
+
+    They must never stand in for GPUs of the host, whose identities are UUIDs or bus addresses.
+    """
+    return f"{SIMULATED}{urlsplit(url).netloc}/"
+
+
+SIMULATED = "sim:"
+"""How the identity of every simulated GPU begins."""
 
 
 def identity(frame: f.Frame) -> Identity | None:

@@ -6,6 +6,7 @@ import math
 
 from agenttop.model import units
 from agenttop.model.frames import HARMLESS_THROTTLE, EngineSample, Event, Frame, GpuSample, LoadSample, Turn
+from agenttop.model.identity import SIMULATED
 from agenttop.model.text import clean
 
 AGAIN_S = 60.0
@@ -46,14 +47,14 @@ class Noticer:
         events = []
         for reason in sorted(now - before):
             severity = "warn" if reason == "power cap" else "bad"
-            text = f"GPU{gpu.index} held down by {reason}"
+            text = f"{_gpu_name(gpu)} held down by {reason}"
             events.append(
                 Event(
                     t=gpu.t, event="gpu.throttle", text=text, source="gpu", severity=severity, subject=gpu.gpu
                 )
             )
         for reason in sorted(before - now):
-            text = f"GPU{gpu.index} no longer held down by {reason}"
+            text = f"{_gpu_name(gpu)} no longer held down by {reason}"
             events.append(Event(t=gpu.t, event="gpu.throttle-end", text=text, source="gpu", subject=gpu.gpu))
         return events
 
@@ -113,6 +114,10 @@ class Noticer:
                 )
             ]
         return []
+
+
+def _gpu_name(gpu: GpuSample) -> str:
+    return f"{'simulated ' if gpu.gpu.startswith(SIMULATED) else ''}GPU{gpu.index}"
 
 
 def _driver_event(turn: Turn, name: str, text: str, *, severity: str = "info") -> Event:

@@ -68,6 +68,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("sort", ("s",), "s", "Look", "order of the rows: agent, slot, context, rate", "sort", 9),
     Action("engine", ("e",), "e", "Look", "look at the next engine"),
     Action("missing", ("w",), "w", "Look", "what is missing, why, and what would provide it", "missing", 10),
+    Action("events", ("v",), "v, ⏎", "Look", "what happened, every text whole"),
     Action("theme", ("ctrl+t",), "ctrl t", "Look", "dark or light", priority=True),
     Action("mark", ("m",), "m", "Session", "a note on the time axis", "mark", 11),
     Action("help", ("question_mark", "f1"), "?", "Session", "this list", "help", 6),
@@ -85,7 +86,7 @@ def bindings() -> list[Binding]:
     bound += [Binding(str(digit), f"digit({digit})", "digit", show=False) for digit in range(10)]
     return [
         *bound,
-        Binding("enter", "set_number", "set the number typed", show=False),
+        Binding("enter", "enter", "set the number typed, else what happened", show=False),
         Binding("backspace", "rub_out", "rub out a digit", show=False),
     ]
 

@@ -250,6 +250,19 @@ class Console(LoadActions, TimeActions):
 
         self.push_screen(MissingScreen(self.store))
 
+    def action_events(self) -> None:
+        """What happened, every text whole."""
+        from agenttop.tui.screens.events import EventsScreen
+
+        self.push_screen(EventsScreen(self.store))
+
+    def action_enter(self) -> None:
+        """Set the number that was typed; without one, show what happened."""
+        if self.number:
+            self.action_set_number()
+        else:
+            self.action_events()
+
     # Parting
 
     async def action_quit(self) -> None:

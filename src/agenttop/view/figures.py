@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agenttop.model import units
 from agenttop.model.frames import EngineSample, Turn
+from agenttop.view.glyphs import TREND_S
 from agenttop.view.series import WINDOW_S, quantile
 from agenttop.view.store import Store
 
@@ -72,6 +74,24 @@ def figures(store: Store, engine: EngineSample) -> Figures:
         ended=turn_figures(store, engine.engine),
         window=units.seconds(_window(store)),
     )
+
+
+def prefix_hit_fraction(store: Store, engine: EngineSample) -> float | None:
+    """Prompt tokens found in the engine's prefix cache, of those looked up there over the last `TREND_S`.
+
+    None where it does not count them, has looked up nothing, or began to count anew within that time.
+    """
+    hits = _growth(store, engine.engine, "prefix_hits_tokens_total")
+    queries = _growth(store, engine.engine, "prefix_queries_tokens_total")
+    return min(1.0, hits / queries) if hits is not None and queries else None
+
+
+def _growth(store: Store, subject: str, figure: str) -> float | None:
+    """By how much a counter has grown over the last `TREND_S`; None where it is not known or went back."""
+    known = [value for value in store.last(subject, figure, TREND_S) if value is not None]
+    if len(known) < 2 or any(later < earlier for earlier, later in pairwise(known)):
+        return None
+    return known[-1] - known[0]
 
 
 def turn_figures(store: Store, engine: str) -> TurnFigures:

@@ -16,9 +16,12 @@ IDLE = "▒"
 
 STATES: dict[str, tuple[str, str]] = {
     "waiting": ("○", "pause"),
+    "prime": ("◑", "prefill"),
     "queued": ("◌", "warn"),
     "prefill": ("◔", "prefill"),
     "decode": ("▸", "decode"),
+    "stalled": ("⊘", "bad"),
+    "children": ("⋔", "pause"),
     "tool": ("‖", "pause"),
     "human": ("‖", "pause"),
     "compact": ("⇣", "compact"),

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 
 from agenttop.model.text import clean
 from agenttop.view.look import Look
-from agenttop.view.panels import chart, engine, events, gpu, table, turns
+from agenttop.view.panels import chart, engine, events, gpu, load, table, turns
 from agenttop.view.panels.footer import footer
 from agenttop.view.panels.header import header
 from agenttop.view.panels.host import host
 from agenttop.view.panels.transport import transport
-from agenttop.view.rows import Row, rows
+from agenttop.view.rows import Row, engine_in_focus, rows
+from agenttop.view.simulated import gpus, notice
 from agenttop.view.spans import Line, beside, box, fit, rule, wrap
 from agenttop.view.store import Store
 
@@ -107,15 +108,17 @@ def _guarded(name: str, draw: Callable[[], list[Line]], width: int) -> list[Line
 
 def _small(draft: _Draft) -> None:
     store, look, width = draft.store, draft.look, draft.width
-    gpus = min(len(store.gpus), 2) or 1
+    cards = min(len(gpus(store, look)), 2) or 1
     hosts = 1 if draft.room < 26 else 3
-    draft.lines += _guarded("GPU", lambda: gpu.gpu(store, width, gpus), width)
+    draft.lines += _guarded("GPU", lambda: gpu.gpu(store, width, cards, look), width)
     draft.lines += _guarded("host", lambda: host(store, width, hosts), width)
     draft.lines += _guarded("engine", lambda: engine.engine(store, width, 3, look), width)
-    room = draft.left - 2
     draft.lines += _guarded(
         "table", lambda: [rule(table.title(draft.listed), width, table.note(look))], width
     )
+    if draft.left >= 8:
+        draft.lines += _load(draft, width, 2, calm=False)
+    room = draft.left - 1
     tall = _table_height(draft, room, keep=3 if room >= 9 else 2)
     lines = _table(draft, width, tall, draft.start + len(draft.lines))
     draft.lines += lines + [fit([], width)] * (tall - len(lines))
@@ -129,15 +132,16 @@ def _medium(draft: _Draft) -> None:
     at_right = width - left
     upper, lower = (7, 7) if draft.room < 31 else (8, 11)
     engines = _engine(draft, at_right, upper)
-    if store.gpus:
-        gpus = _boxed("GPU", gpu.title(store), left, upper, lambda w, h: gpu.gpu(store, w, h))
-        draft.lines += beside(gpus, left, engines, at_right)
-        hosts = _boxed("host", HOST, left, lower - 1, lambda w, h: host(store, w, h))
+    look = draft.look
+    if gpus(store, look):
+        cards = _boxed("GPU", gpu.title(store, look), left, upper, lambda w, h: gpu.gpu(store, w, h, look))
+        draft.lines += beside(cards, left, engines, at_right)
+        hosts = _boxed("host", _host_title(draft), left, lower - 1, lambda w, h: host(store, w, h))
         draft.lines += beside(hosts, left, _chart(draft, at_right, lower - 1), at_right)
     else:
-        hosts = _boxed("host", HOST, left, upper, lambda w, h: _host_and_no_gpu(store, w, h))
+        hosts = _boxed("host", _host_title(draft), left, upper, lambda w, h: _host_and_no_gpu(store, w, h))
         draft.lines += [*beside(hosts, left, engines, at_right), *_chart(draft, width, lower)]
-    _boxed_table(draft, _table_height(draft, draft.left - 4, keep=3))
+    _boxed_table(draft, _table_height(draft, draft.left - 4, keep=3, above=_load_height(draft)))
     tall = draft.left
     half = width * 53 // 100 if store.turns else 0
     happened = _boxed("events", EVENTS, width - half, tall, lambda w, h: events.events(store, w, h))
@@ -145,20 +149,21 @@ def _medium(draft: _Draft) -> None:
 
 
 def _wide(draft: _Draft) -> None:
-    store, width = draft.store, draft.width
-    first = width * 38 // 100 if store.gpus else width * 52 // 100
-    second = (width - first) // 2 if store.gpus else width - first
+    store, width, look = draft.store, draft.width, draft.look
+    has_gpus = bool(gpus(store, look))
+    first = width * 38 // 100 if has_gpus else width * 52 // 100
+    second = (width - first) // 2 if has_gpus else width - first
     lines = _engine(draft, first, 8)
-    if store.gpus:
+    if has_gpus:
         third = width - first - second
-        gpus = _boxed("GPU", gpu.title(store), second, 8, lambda w, h: gpu.gpu(store, w, h))
-        hosts = _boxed("host", HOST, third, 8, lambda w, h: host(store, w, h))
-        lines = beside(beside(lines, first, gpus, second), first + second, hosts, third)
+        cards = _boxed("GPU", gpu.title(store, look), second, 8, lambda w, h: gpu.gpu(store, w, h, look))
+        hosts = _boxed("host", _host_title(draft), third, 8, lambda w, h: host(store, w, h))
+        lines = beside(beside(lines, first, cards, second), first + second, hosts, third)
     else:
-        hosts = _boxed("host", HOST, second, 8, lambda w, h: _host_and_no_gpu(store, w, h))
+        hosts = _boxed("host", _host_title(draft), second, 8, lambda w, h: _host_and_no_gpu(store, w, h))
         lines = beside(lines, first, hosts, second)
     draft.lines += lines
-    tall = _table_height(draft, draft.left - 2, keep=24)
+    tall = _table_height(draft, draft.left - 2, keep=24, above=_load_height(draft))
     middle = min(draft.left - tall - 2, 22)
     left = width * 64 // 100
     happened = _boxed("events", EVENTS, width - left, middle, lambda w, h: events.events(store, w, h))
@@ -172,6 +177,18 @@ def _wide(draft: _Draft) -> None:
 HOST: Line = [("Host", "accent")]
 EVENTS: Line = [("Events", "accent")]
 TURNS: Line = [("Turns ended", "accent")]
+
+
+def _host_title(draft: _Draft) -> Line:
+    """Beside simulated figures it is said that this one is the machine at hand."""
+    if notice(draft.store, engine_in_focus(draft.store, draft.look)) is None:
+        return HOST
+    return [*HOST, (" the real one, which simulates", "label")]
+
+
+def _load(draft: _Draft, width: int, most: int, *, calm: bool = True) -> list[Line]:
+    """The lines about the load as a whole; none while there is nothing to tell."""
+    return _guarded("load", lambda: load.load(draft.store, width, most, calm=calm), width)
 
 
 def _engine(draft: _Draft, width: int, height: int) -> list[Line]:
@@ -209,9 +226,17 @@ def _boxed(
     return box(title, _guarded(name, lambda: draw(width - 4, height - 2), width - 4), width, height, note)
 
 
-def _table_height(draft: _Draft, room: int, keep: int) -> int:
-    """Lines for the table: as many as it has rows, leaving `keep` lines of `room` to others."""
-    return max(2, min(1 + max(4, len(draft.listed)), room - keep))
+def _table_height(draft: _Draft, room: int, keep: int, above: int = 0) -> int:
+    """Lines for the table, `above` more lines included: as many as it has rows, leaving `keep` lines of
+    `room` to others."""
+    return max(2, min(above + 1 + max(4, len(draft.listed)), room - keep))
+
+
+def _load_height(draft: _Draft) -> int:
+    return len(_load(draft, draft.width - 4, LOAD_LINES))
+
+
+LOAD_LINES = 3
 
 
 def _table(draft: _Draft, width: int, height: int, start: int) -> list[Line]:
@@ -225,5 +250,9 @@ def _table(draft: _Draft, width: int, height: int, start: int) -> list[Line]:
 
 
 def _boxed_table(draft: _Draft, height: int) -> None:
-    body = _table(draft, draft.width - 4, height, draft.start + len(draft.lines) + 1)
+    """The load as a whole, then the table, in one box of `height` lines inside."""
+    width = draft.width - 4
+    above = _load(draft, width, min(LOAD_LINES, max(0, height - 4)))
+    start = draft.start + len(draft.lines) + 1 + len(above)
+    body = [*above, *_table(draft, width, height - len(above), start)]
     draft.lines += box(table.title(draft.listed), body, draft.width, height + 2, table.note(draft.look))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agenttop.model.frames import AgentSample, EngineSample, SlotSample
-from agenttop.view.look import Look
+from agenttop.view.look import SORTS, Look
 from agenttop.view.store import Store, slot_subject
 
 STOPPED_S = 5.0
@@ -26,6 +27,8 @@ class Row:
     """Stays the same while the row is about the same thing."""
     slot: SlotSample | None
     agent: AgentSample | None
+    depth: int = 0
+    """1 for a sub-agent that stands below the agent it works for."""
 
     @property
     def subject(self) -> str:
@@ -85,7 +88,7 @@ def rows(store: Store, look: Look) -> list[Row]:
         agent.agent: agent
         for agent in store.agents.values()
         if (url is None or agent.engine == url)
-        and not (agent.state == "stopped" and store.now - agent.state_since > STOPPED_S)
+        and not (agent.state == "stopped" and store.now - agent.state_since > STOPPED_S * store.pace)
     }
     slots: list[SlotSample] = []
     if engine is not None and engine.state not in SILENT_STATES:
@@ -99,11 +102,33 @@ def rows(store: Store, look: Look) -> list[Row]:
         else:
             free.append(slot)
     joined = [
-        Row(f"agent:{agent.agent}", held.get(agent.agent), agent)
-        for agent in sorted(agents.values(), key=_standing)
+        Row(f"agent:{agent.agent}", held.get(agent.agent), agent, depth)
+        for agent, depth in _families(agents, by_parent=look.sort == SORTS[0])
     ]
     joined += [Row(f"slot:{slot.slot}", slot, None) for slot in free]
     return _sorted(joined, look.sort)
+
+
+def _families(agents: Mapping[str, AgentSample], *, by_parent: bool) -> list[tuple[AgentSample, int]]:
+    """The agents in their standing order with their depth: sub-agents right below the one they work for.
+
+    In another order than the standing one, families are torn apart and nobody is indented.
+    """
+    ordered = sorted(agents.values(), key=_standing)
+    if not by_parent:
+        return [(agent, 0) for agent in ordered]
+    children: dict[str, list[AgentSample]] = {}
+    for agent in ordered:
+        if agent.parent in agents and agent.parent != agent.agent:
+            children.setdefault(str(agent.parent), []).append(agent)
+    below = {child.agent for each in children.values() for child in each}
+    placed: list[tuple[AgentSample, int]] = []
+    for agent in ordered:
+        if agent.agent not in below:
+            placed.append((agent, 0))
+            placed += [(child, 1) for child in children.pop(agent.agent, ())]
+    # Whoever is left works for a sub-agent, or two for each other.
+    return placed + [(child, 1) for each in children.values() for child in each]
 
 
 def _sorted(joined: list[Row], order: str) -> list[Row]:

@@ -19,9 +19,11 @@ Column = tuple[float, float] | None
 class Series:
     """The last `WINDOW_S` values of one figure. A second without a sample holds None."""
 
-    __slots__ = ("_newest", "_values")
+    __slots__ = ("_bridge_s", "_newest", "_values")
 
-    def __init__(self) -> None:
+    def __init__(self, pace: float = 1.0) -> None:
+        """`pace`: session seconds per second, by which samples come further apart."""
+        self._bridge_s = BRIDGE_S * pace
         self._values: list[float | None] = [None] * WINDOW_S
         self._newest: float | None = None
 
@@ -49,7 +51,7 @@ class Series:
             if value is not None:
                 self._values[second % WINDOW_S] = value
         else:
-            near = t - newest <= max(BRIDGE_S, 1.5 * (window_s or 0.0))
+            near = t - newest <= max(self._bridge_s, 1.5 * (window_s or 0.0))
             for between in range(last + 1, second):
                 self._values[between % WINDOW_S] = value if near else None
             self._values[second % WINDOW_S] = value
@@ -77,7 +79,7 @@ class Series:
 
     def _end(self, now: float) -> int:
         assert self._newest is not None
-        return math.floor(self._newest if now - self._newest <= BRIDGE_S else now)
+        return math.floor(self._newest if now - self._newest <= self._bridge_s else now)
 
     def columns(self, count: int, step: int, now: float) -> list[Column]:
         """The last `count` spans of `step` seconds, oldest first.

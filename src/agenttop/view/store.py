@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, ClassVar
 
 from agenttop.model.frames import (
@@ -17,6 +18,7 @@ from agenttop.model.frames import (
     Bye,
     EngineSample,
     Event,
+    Finding,
     Frame,
     GpuSample,
     HostSample,
@@ -30,15 +32,26 @@ from agenttop.model.frames import (
     SlotSample,
     Turn,
 )
+from agenttop.model.identity import simulated_gpus
 from agenttop.view.series import WINDOW_S, Column, Series
 
 STALE_S = 3.0
 """Figures come about once a second; when nothing has come for this long, the screen says so."""
 
+MAX_PACE = 1e6
+
 MAX_EVENTS = 2_000
 MAX_TURNS = 4_000
 
-ENGINE_FIGURES = ("decode_tok_s", "prefill_tok_s", "running", "waiting", "kv_used_fraction")
+ENGINE_FIGURES = (
+    "decode_tok_s",
+    "prefill_tok_s",
+    "running",
+    "waiting",
+    "kv_used_fraction",
+    "prefix_hits_tokens_total",
+    "prefix_queries_tokens_total",
+)
 HOST_FIGURES = ("cpu_fraction",)
 GPU_FIGURES = ("util_fraction", "power_w")
 LOAD_FIGURES = ("decode_tok_s", "active")
@@ -68,6 +81,7 @@ class Store:
         self.load: LoadSample | None = None
         self.plan: Plan | None = None
         self.level: Level | None = None
+        self.findings: dict[str, Finding] = {}
         self.recording: RecordingState | None = None
         self.own: dict[str, OwnSample] = {}
         self.missing: dict[str, Missing] = {}
@@ -124,12 +138,19 @@ class Store:
         return max(0.0, self.now - frame.t)
 
     @property
+    def pace(self) -> float:
+        """Session seconds per second: above 1 where the session follows a simulated engine that runs faster
+        than life. Frames then come that much further apart."""
+        pace = self.session.speedup if self.session is not None else 1.0
+        return pace if 1.0 <= pace <= MAX_PACE else 1.0
+
+    @property
     def stale_s(self) -> float | None:
         """How long nothing has come, once that is worth saying."""
         if self.newest is None or self.ended or self.bye:
             return None
         quiet = self.now - self.newest
-        return quiet if quiet > STALE_S else None
+        return quiet if quiet > STALE_S * self.pace else None
 
     def holder(self, engine: str, slot: int) -> str | None:
         """The agent whose conversation a slot holds: being served, or finished and not yet replaced."""
@@ -146,7 +167,7 @@ class Store:
         if series is None:
             if value is None:
                 return
-            series = self._series[key] = Series()
+            series = self._series[key] = Series(self.pace)
         series.put(t, value, window_s)
 
     def _fold_session(self, frame: Session) -> None:
@@ -213,8 +234,30 @@ class Store:
     def _fold_level(self, frame: Level) -> None:
         self.level = frame
 
+    def _fold_finding(self, frame: Finding) -> None:
+        self.findings[frame.what] = frame
+        # On the time axis too, unless the node has said it there in the same words.
+        if not any(event.text == frame.sentence for event in islice(reversed(self.events), 5)):
+            self.events.append(
+                Event(t=frame.t, event=f"finding.{frame.what}", text=f"{frame.what}: {frame.sentence}")
+            )
+
     def _fold_event(self, frame: Event) -> None:
         self.events.append(frame)
+        if frame.event == "engine.gone" and frame.subject is not None:
+            self._forget_engine(frame.subject)
+
+    def _forget_engine(self, url: str) -> None:
+        """It is not watched any more: what is known of it is of the past."""
+        self.engines.pop(url, None)
+        for key in [key for key in self.slots if key[0] == url]:
+            del self.slots[key]
+            self._held.pop(key, None)
+        for what in [what for what in self.missing if what.startswith(f"{url}:")]:
+            del self.missing[what]
+        prefix = simulated_gpus(url)
+        for gpu in [gpu for gpu in self.gpus if gpu.startswith(prefix)]:
+            del self.gpus[gpu]
 
     def _fold_missing(self, frame: Missing) -> None:
         if frame.why is None:
@@ -242,6 +285,7 @@ class Store:
         LoadSample: _fold_load,
         Plan: _fold_plan,
         Level: _fold_level,
+        Finding: _fold_finding,
         Event: _fold_event,
         Missing: _fold_missing,
         OwnSample: _fold_own,

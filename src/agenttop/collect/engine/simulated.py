@@ -22,6 +22,7 @@ from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineRead
 from agenttop.collect.engine.http import EngineClient
 from agenttop.collect.engine.url import is_local
 from agenttop.model.frames import Event, GpuSample
+from agenttop.model.identity import simulated_gpus
 from agenttop.model.text import clean
 
 HEADER = "x-agenttop-sim"
@@ -115,13 +116,8 @@ def gpu_samples(t: float, url: str, gpus: list[_Gpu]) -> list[GpuSample]:
         told["driver"] = clean(gpu.driver, 40) if gpu.driver else None
         told["throttle"] = None if gpu.throttle is None else [clean(each, 30) for each in gpu.throttle]
         told["index"] = number
-        samples.append(GpuSample(t=t, gpu=f"{gpu_prefix(url)}{number}", **told))
+        samples.append(GpuSample(t=t, gpu=f"{simulated_gpus(url)}{number}", **told))
     return samples
-
-
-def gpu_prefix(url: str) -> str:
-    """How the identities of an engine's simulated GPUs begin."""
-    return f"sim:{urlsplit(url).netloc}/"
 
 
 class SimulatedAdapter:

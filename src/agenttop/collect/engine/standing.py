@@ -112,6 +112,8 @@ class Standing:
                 note=self._note,
                 model=known.model if known else None,
                 version=known.version if known else None,
+                simulated=known.simulated if known else None,
+                speedup=known.speedup if known else None,
                 restarts=self._restarts,
             )
         age = max(0.0, now - last.t)

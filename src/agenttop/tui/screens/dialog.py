@@ -8,7 +8,10 @@ from textual.app import ComposeResult
 from textual.screen import ModalScreen
 
 from agenttop.tui.widgets.lines import Lines
+from agenttop.view.rows import engine_in_focus
+from agenttop.view.simulated import notice
 from agenttop.view.spans import Line, box, fit_at_most, width
+from agenttop.view.store import Store
 
 Result = TypeVar("Result")
 
@@ -29,6 +32,12 @@ class Dialog(ModalScreen[Result]):
         """In the lower edge."""
         return [("Esc", "key"), (" closes", "label")]
 
+    def _simulated(self) -> Line:
+        """A dialog may cover the line that says so."""
+        store = getattr(self.app, "store", None)
+        told = notice(store, engine_in_focus(store)) if isinstance(store, Store) else None
+        return [("  ", "text"), (f" {told} ", "badge")] if told is not None else []
+
     def compose(self) -> ComposeResult:
         """One widget of lines."""
         yield Lines()
@@ -48,7 +57,7 @@ class Dialog(ModalScreen[Result]):
         full_width, full_height = self.app.size
         room, rows = max(10, min(full_width - 8, 100)), max(3, full_height - 4)
         body = [fit_at_most(line, room) for line in self.content(room, rows)][:rows]
-        title: Line = [(self.title_text, "accent")]
+        title: Line = [(self.title_text, "accent"), *self._simulated()]
         inner = max([width(line) for line in body] + [width(title) + 4, width(self.note()) + 4])
         lines = box(title, body, inner + 4, len(body) + 2, self.note())
         target = self.query_one(Lines)

@@ -7,7 +7,7 @@ from textual import events
 from agenttop.tui.actions import ACTIONS
 from agenttop.tui.screens.dialog import Dialog
 from agenttop.view.glyphs import state
-from agenttop.view.spans import Line, beside, fit, pad, wrap
+from agenttop.view.spans import Line, beside, cells, fit, pad, width, wrap
 
 GROUPS = ("Agents", "Time", "Look", "Session")
 
@@ -21,13 +21,20 @@ WORDS = (
     ("p50/agent", "median decode rate of the agents that decode at this moment"),
     ("cached", "share of prompt tokens that the engine took from its cache"),
     ("KV", "pool of the key-value cache: █ held by requests in progress, ▒ left by finished ones, · free"),
+    ("hits", "share of prompt tokens that the engine found in its prefix cache, last 60 seconds"),
+    ("preempt", "requests that the engine has pushed out of its KV pool and computes again later"),
+    ("└", "a sub-agent of the agent above it"),
+    ("SIMULATED", "nothing of this engine was measured; 20x: session time runs 20 times as fast as life"),
     ("cmp", "compactions: how often the agent has shortened its context"),
     ("◆ + x ⇣ ! ×", "on the time axis: a mark, agents come, agents stop, a compaction, trouble"),
     ("own", "what all processes of agenttop cost: share of one core, memory"),
     ("–", "not known; w says why"),
 )
 
-STATES = ("queued", "prefill", "decode", "tool", "human", "compact", "backoff", "waiting", "idle")
+STATES = (
+    *("waiting", "prime", "queued", "prefill", "decode", "stalled", "tool", "human", "children", "compact"),
+    *("backoff", "idle"),
+)
 
 
 class HelpScreen(Dialog[None]):
@@ -70,7 +77,7 @@ def _lines(room: int) -> list[Line]:
         )
     else:
         lines = [line for block in blocks for line in (*block, [])]
-    lines += [[], [("States", "accent")], _states()]
+    lines += [[], [("States", "accent")], *_states(room)]
     lines += [[], [("Words", "accent")]]
     for word, meaning in WORDS:
         wrapped = wrap(meaning, room - 12, "label")
@@ -87,8 +94,12 @@ def _group(name: str) -> list[Line]:
     return lines
 
 
-def _states() -> Line:
-    line: Line = []
+def _states(room: int) -> list[Line]:
+    """All of them, on as many lines as they take."""
+    lines: list[Line] = [[]]
     for name in STATES:
-        line += [state(name), ("  ", "text")]
-    return line
+        shown = state(name)
+        if lines[-1] and width(lines[-1]) + cells(shown[0]) > room:
+            lines.append([])
+        lines[-1] += [shown, ("  ", "text")]
+    return lines

@@ -96,6 +96,7 @@ MARKS = (
     ("agents.stop", "x", "accent"),
     ("agents.pause", "‖", "accent"),
     ("agent.compact", "⇣", "compact"),
+    ("finding", "◆", "accent"),
 )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from agenttop.model import units
 from agenttop.model.frames import EngineSample
-from agenttop.view.figures import Figures, figures
+from agenttop.view.figures import Figures, figures, prefix_hit_fraction
 from agenttop.view.glyphs import FREE, TREND_S, bar, heat, pool, spark, trend_cells
 from agenttop.view.look import Look
 from agenttop.view.rows import SILENT_STATES, engine_in_focus
+from agenttop.view.simulated import notice
 from agenttop.view.spans import Line, foreign, spread, wrap
 from agenttop.view.spans import width as width_of
 from agenttop.view.store import Store
@@ -33,7 +34,7 @@ def engine(store: Store, width: int, height: int, look: Look) -> list[Line]:
         _rate(store, "prefill", units.rate(sample.prefill_tok_s), sample.engine, width, _cached(found)),
         spread([_ttft("TTFT    ", found), _window(found), _tpot(found)], width, 3),
         _kv(sample, width),
-        _kv_layout(sample, width),
+        _kv_layout(store, sample, width),
         spread([*_requests("run     ", store, sample), _reply(store, sample)], width, 3),
     ]
     if height == 5:
@@ -46,7 +47,9 @@ def title(store: Store, look: Look) -> Line:
     sample = engine_in_focus(store, look)
     if sample is None:
         return [("Engine", "accent")]
-    return [("Engine", "accent"), (f" {foreign(sample.url, 60)}", "text")]
+    line: Line = [("Engine", "accent"), (f" {foreign(sample.url, 60)}", "text")]
+    simulated = notice(store, sample)
+    return [*line, (" ", "text"), (f" {simulated} ", "badge")] if simulated is not None else line
 
 
 def note() -> Line:
@@ -79,7 +82,7 @@ def _short(store: Store, sample: EngineSample, found: Figures, width: int) -> li
             width,
         ),
         spread([_ttft("TTFT    ", found), _cached(found), *_requests("run ", store, sample)], width),
-        _kv(sample, width, layout=True),
+        _kv(sample, width, also=_also(store, sample)),
     ]
 
 
@@ -132,12 +135,24 @@ def _tpot(found: Figures) -> Line:
     return [("TPOT p50 ", "label"), (units.seconds(found.ended.tpot_p50), "text")]
 
 
-def _kv(sample: EngineSample, width: int, *, layout: bool = False) -> Line:
-    """Bar and figures of the KV pool; `layout` adds how it is divided."""
+def _also(store: Store, sample: EngineSample) -> Line:
+    """What has no line of its own on a small screen: how the pool is divided, prefix hits, simulated."""
+    line: Line = [(f" {foreign(sample.kv_layout, 12)}", "label")] if sample.kv_layout else []
+    hits = prefix_hit_fraction(store, sample)
+    if hits is not None:
+        line += [("  hits ", "label"), (units.percent(hits), "text")]
+    simulated = notice(store, sample, short=True)
+    if simulated is not None:
+        line += [("  ", "text"), (f" {simulated} ", "badge")]
+    return line
+
+
+def _kv(sample: EngineSample, width: int, *, also: Line | None = None) -> Line:
+    """Bar and figures of the KV pool, and what else is to stand in this line."""
     total, active, idle = sample.kv_pool_tokens, sample.kv_active_tokens, sample.kv_idle_tokens
     fraction = sample.kv_used_fraction
     numbers: Line = [(f" {units.percent(fraction):>5}  ", "strong")]
-    if active is not None or idle is not None:
+    if idle is not None:
         long = width >= 60
         numbers += [
             (units.count(active), "text"),
@@ -149,8 +164,7 @@ def _kv(sample: EngineSample, width: int, *, layout: bool = False) -> Line:
         numbers += [(units.count(sample.kv_used_tokens), "text"), (" used", "label")]
     if total is not None:
         numbers.append((f" / {units.count(total)}", "label"))
-    if layout and sample.kv_layout:
-        numbers.append((f" {foreign(sample.kv_layout, 12)}", "label"))
+    numbers += also or []
     gauge = max(6, min(48, width - 8 - width_of(numbers)))
     if total and active is not None:
         drawn = pool(active, idle or 0, total, gauge)
@@ -161,12 +175,27 @@ def _kv(sample: EngineSample, width: int, *, layout: bool = False) -> Line:
     return [("KV      ", "label"), *drawn, *numbers]
 
 
-def _kv_layout(sample: EngineSample, width: int) -> Line:
+def _kv_layout(store: Store, sample: EngineSample, width: int) -> Line:
     parts: list[Line] = []
+    hits = prefix_hit_fraction(store, sample)
+    if hits is not None:
+        parts.append(
+            [("prefix hits ", "label"), (units.percent(hits), "strong"), (f" in {TREND_S} s", "dim")]
+        )
+    if sample.data_parallel is not None:
+        parts.append(
+            [
+                (units.count(sample.data_parallel), "text"),
+                (" engines, fullest ", "label"),
+                (units.percent(sample.kv_fullest_fraction), "text"),
+            ]
+        )
     if sample.kv_layout == "unified":
         parts.append([("one pool for all slots", "label")])
     elif sample.kv_layout == "split":
         parts.append([("an equal share for each slot", "label")])
+    elif sample.kv_layout == "paged":
+        parts.append([("blocks of one pool, no slots", "label")])
     if sample.slots_total is not None:
         parts.append([(f"{sample.slots_total}", "text"), (" slots", "label")])
     if sample.context_limit_tokens is not None:
@@ -182,11 +211,11 @@ def _requests(name: str, store: Store, sample: EngineSample) -> list[Line]:
         [(name, "label"), (units.count(sample.running), "strong")],
         [("wait ", "label"), (units.count(waiting), "warn" if waiting else "text")],
     ]
+    if preempted is not None:
+        parts.append([("preempt ", "label"), (units.count(preempted), "warn" if preempted else "text")])
     if store.load is not None:
         failures = store.load.failures
         parts.append([("fail ", "label"), (units.count(failures), "bad" if failures else "text")])
-    if preempted is not None:
-        parts.append([("preempt ", "label"), (units.count(preempted), "warn" if preempted else "text")])
     if sample.restarts:
         parts.append([("restarts ", "label"), (str(sample.restarts), "warn")])
     return parts
@@ -195,6 +224,6 @@ def _requests(name: str, store: Store, sample: EngineSample) -> list[Line]:
 def _reply(store: Store, sample: EngineSample) -> Line:
     """How long the engine takes to give its figures, or how old they are."""
     age = (sample.age_s or 0.0) + store.age(sample)
-    if sample.state == "busy" or age > 5:
+    if sample.state == "busy" or age > 5 * store.pace:
         return [("figures ", "label"), (f"{units.seconds(age)} old", "warn")]
     return [("replies in ", "label"), (units.seconds(sample.reply_s), "text")]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from agenttop.model import units
 from agenttop.model.frames import GpuSample
 from agenttop.view.glyphs import TREND_S, bar, heat, spark, trend_cells
+from agenttop.view.look import Look
 from agenttop.view.panels.host import flow, of_gib
+from agenttop.view.simulated import gpus, is_simulated
 from agenttop.view.spans import Line, cut, foreign, pad, spread
 from agenttop.view.store import Store
 
@@ -13,9 +15,9 @@ HOT_C = 83.0
 """From about here GeForce cards begin to slow down."""
 
 
-def gpu(store: Store, width: int, height: int) -> list[Line]:
+def gpu(store: Store, width: int, height: int, look: Look | None = None) -> list[Line]:
     """One GPU in full where there is one and room for it, else a line for each."""
-    samples = sorted(store.gpus.values(), key=lambda sample: sample.index)
+    samples = gpus(store, look)
     if not samples:
         return [no_gpu(store, width)]
     if len(samples) == 1 and height >= 3:
@@ -26,12 +28,15 @@ def gpu(store: Store, width: int, height: int) -> list[Line]:
     return lines
 
 
-def title(store: Store) -> Line:
-    """The name of a single GPU, or how many there are."""
-    samples = list(store.gpus.values())
+def title(store: Store, look: Look | None = None) -> Line:
+    """The name of a single GPU, or how many there are; and that they are simulated."""
+    samples = gpus(store, look)
+    invented: Line = [(" SIMULATED ", "badge")] if samples and is_simulated(samples[0]) else []
     if len(samples) != 1:
-        return [("GPUs" if samples else "GPU", "accent")]
-    return [(f"GPU {samples[0].index}", "accent"), (f" {foreign(samples[0].name, 40)}", "text")]
+        return [("GPUs" if samples else "GPU", "accent"), *([(" ", "text"), *invented] if invented else [])]
+    name = foreign(samples[0].name, 40)
+    line: Line = [(f"GPU {samples[0].index}", "accent"), (f" {name} ", "text"), *invented]
+    return line if invented else [line[0], (f" {name}", "text")]
 
 
 def no_gpu(store: Store, width: int) -> Line:
@@ -64,7 +69,7 @@ def _one_line(sample: GpuSample, width: int) -> Line:
     return spread(
         [
             [
-                (f"GPU{sample.index} ", "label"),
+                (f"{'SIM' if is_simulated(sample) else 'GPU'}{sample.index} ", "label"),
                 (pad(foreign(sample.name, 40), 16 if width < 100 else 24), "text"),
             ],
             _state(sample),

@@ -6,6 +6,7 @@ from agenttop.model import units
 from agenttop.model.frames import EngineSample
 from agenttop.view.look import Look
 from agenttop.view.rows import engine_in_focus
+from agenttop.view.simulated import notice
 from agenttop.view.spans import Line, Span, cut, ends, fit, foreign, width
 from agenttop.view.store import Store
 
@@ -32,7 +33,10 @@ def header(store: Store, width_cells: int, look: Look) -> list[Line]:
     left_below: Line = []
     for word in words:
         left_below += [word, (" ", "text")]
-    if store.session is not None and store.session.demo:
+    simulated = notice(store, engine)
+    if simulated is not None:
+        left_below += [(f" {simulated} ", "badge"), (" ", "text")]
+    elif store.session is not None and store.session.demo:
         left_below.append((DEMO_NOTICE, "warn"))
     reason = _reason(store, engine)
     if reason:
@@ -78,12 +82,13 @@ def _load(store: Store) -> Line:
     role = "strong" if load.active == load.target else "warn"
     line.append((f"▸{load.active}/{load.target}", role))
     level = store.level
-    if level is not None and level.t_end is not None and store.now < level.t_end:
-        line += [
-            gap(),
-            (f"level {level.level + 1} ", "text"),
-            (f" {units.seconds(level.t_end - store.now)} left", "label"),
-        ]
+    if level is not None and load.target and (level.t_end is None or store.now < level.t_end):
+        of = f"/{level.of}" if level.of is not None else ""
+        line += [gap(), (f"level {level.level + 1}{of}", "text")]
+        if level.purpose:
+            line.append((f" {foreign(level.purpose, 10)}", "accent"))
+        if level.t_end is not None:
+            line.append((f"  {units.seconds(level.t_end - store.now)} left", "label"))
     return line
 
 

@@ -14,7 +14,7 @@ def progress(store: Store, row: Row, width: int) -> Line:
     """Tokens of a reply, share of a prefill, or the rest of a pause; at most `width` cells."""
     if row.state in ("decode", "compact"):
         return _reply(row.agent, row.slot, width)
-    if row.state == "prefill":
+    if row.state in ("prefill", "prime"):
         return _prefill(row.agent, row.slot, width)
     agent = row.agent
     if agent is None:
@@ -22,6 +22,13 @@ def progress(store: Store, row: Row, width: int) -> Line:
     if agent.state in ("backoff", "stopped") and agent.error:
         return [(cut(foreign(agent.error, 120), width), "bad")]
     since = max(0.0, store.now - agent.state_since)
+    if agent.state == "stalled":
+        silent = agent.silent_s if agent.silent_s is not None else since
+        return [(cut(f"silent for {units.seconds(silent)}", width), "bad")]
+    if agent.state == "children":
+        at_work = agent.children
+        told = "waits for sub-agents" if at_work is None else f"{at_work} at work"
+        return [(cut(f"{told}, {units.seconds(since)}", width), "label")]
     if agent.state_until is not None and agent.state_until > agent.state_since:
         whole = agent.state_until - agent.state_since
         left = max(0.0, agent.state_until - store.now)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agenttop.model import units
 from agenttop.view.glyphs import bar, heat, spark, state
 from agenttop.view.look import Look
 from agenttop.view.panels.progress import progress
-from agenttop.view.rows import Row
-from agenttop.view.spans import Line, fit, foreign, pad, right
+from agenttop.view.rows import Row, engine_in_focus
+from agenttop.view.spans import Line, cells, fit, foreign, pad, right
 from agenttop.view.store import Store
 
 LATE_S = 5.0
@@ -19,6 +19,8 @@ LATE_S = 5.0
 
 GAP = 2
 CONTEXT_TEXT = 9
+LEAST_NAME, MOST_NAME = 5, 10
+"""Cells of the column with the names of agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +42,37 @@ def table(store: Store, listed: list[Row], width: int, height: int, look: Look) 
     """
     if height < 2:
         return []
-    columns = choose(width - 1)
+    columns = choose(width - 1, without=_left_out(store, listed, look), agent_cells=_agent_cells(listed))
     lines: list[Line] = [_titles(columns)]
     if not listed:
-        return [*lines, [(" no slots and no agents to show: a sets agents up, + adds one", "dim")]]
+        engine = engine_in_focus(store, look)
+        paged = engine is not None and engine.kv_layout == "paged"
+        nothing = "no agents, and this engine shows no single requests" if paged else NOTHING
+        return [*lines, [(f" {nothing}: a sets agents up, + adds one", "dim")]]
     shown, top = visible(listed, height, look)
     lines += [_row(store, row, columns, row.key == look.row) for row in shown]
     hidden = [*listed[:top], *listed[top + len(shown) :]]
     if hidden:
         lines.append(_hidden(hidden, width))
     return lines
+
+
+SLOTTED = ("llama.cpp", "unknown")
+"""Engines with slots, also while they are down and show none."""
+
+NOTHING = "no slots and no agents to show"
+
+
+def _left_out(store: Store, listed: list[Row], look: Look) -> list[str]:
+    """Columns that would be empty: an engine without slots has no numbers of slots."""
+    engine = engine_in_focus(store, look)
+    without_slots = engine is not None and engine.name not in SLOTTED and engine.slots_total is None
+    return ["slot"] if without_slots and all(row.slot is None for row in listed) else []
+
+
+def _agent_cells(listed: list[Row]) -> int:
+    """Cells that the names of these agents need, within reason."""
+    return max([LEAST_NAME, *(min(MOST_NAME, cells(_name(row))) for row in listed)])
 
 
 def visible(all_rows: list[Row], height: int, look: Look) -> tuple[list[Row], int]:
@@ -71,10 +94,13 @@ def title(listed: list[Row]) -> Line:
     counts = Counter(row.state for row in listed)
     line: Line = [("Slots and agents", "accent")]
     order = (
+        "stalled",
         "decode",
         "prefill",
+        "prime",
         "compact",
         "queued",
+        "children",
         "tool",
         "human",
         "waiting",
@@ -93,17 +119,20 @@ def note(look: Look) -> Line:
     return [(f"by {look.sort}", "dim")]
 
 
-def choose(width: int) -> list[Column]:
+def choose(width: int, *, without: Sequence[str] = (), agent_cells: int = LEAST_NAME) -> list[Column]:
     """Columns for `width` cells: the most important ones that fit, widened with what is left."""
+    least = {name: column.least for name, column in COLUMNS.items()} | {"agent": agent_cells}
     chosen: list[str] = []
     used = -GAP
     for name in IMPORTANCE:
-        needed = COLUMNS[name].least + GAP
+        if name in without:
+            continue
+        needed = least[name] + GAP
         if used + needed > width:
             break
         chosen.append(name)
         used += needed
-    widths = {name: COLUMNS[name].least for name in chosen}
+    widths = {name: least[name] for name in chosen}
     spare = width - used
     for name in GROWTH:
         if name in widths:
@@ -144,7 +173,7 @@ def _row(store: Store, row: Row, columns: list[Column], selected: bool) -> Line:
 
 def _late(store: Store, row: Row) -> bool:
     newest = max(frame.t for frame in (row.slot, row.agent) if frame is not None)
-    return store.now - newest > LATE_S
+    return store.now - newest > LATE_S * store.pace
 
 
 def _hidden(hidden: list[Row], width: int) -> Line:
@@ -160,8 +189,18 @@ def _slot(store: Store, row: Row, width: int) -> Line:
 
 def _agent(store: Store, row: Row, width: int) -> Line:
     if row.agent is not None:
-        return [(pad(foreign(row.agent.agent, 12), width), "strong")]
+        return [(pad(_name(row), width), "text" if row.depth else "strong")]
     return [(pad("–", width), "dim")]
+
+
+def _name(row: Row) -> str:
+    """`a1`, and below it `└.1` for its sub-agent `a1.1`."""
+    if row.agent is None:
+        return ""
+    name = foreign(row.agent.agent, 12)
+    if not row.depth:
+        return name
+    return "└" + (name.removeprefix(foreign(row.agent.parent or "", 12)) or name)
 
 
 def _state(store: Store, row: Row, width: int) -> Line:
@@ -234,7 +273,7 @@ def _progress(store: Store, row: Row, width: int) -> Line:
 
 COLUMNS: dict[str, Column] = {
     "slot": Column("#", 4, 4, _slot, at_right=True),
-    "agent": Column("agent", 5, 5, _agent),
+    "agent": Column("agent", LEAST_NAME, LEAST_NAME, _agent),
     "state": Column("state", 9, 10, _state),
     "context": Column("context", CONTEXT_TEXT + 6, CONTEXT_TEXT + 25, _context),
     "rate": Column("tok/s", 5, 5, _rate, at_right=True),
