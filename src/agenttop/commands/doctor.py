@@ -163,12 +163,14 @@ def _host(store: Store) -> list[dict[str, Any]]:
 
 def _gpus(store: Store) -> list[dict[str, Any]]:
     from agenttop.model import units
+    from agenttop.view.simulated import is_simulated
 
     checks = [
         _check(
             f"GPU{gpu.index}",
             gpu.state == "ok",
-            f"{gpu.name}, {units.size(gpu.mem_total_bytes)}, {gpu.state}",
+            f"{gpu.name}, {units.size(gpu.mem_total_bytes)}, {gpu.state}"
+            + (", SIMULATED" if is_simulated(gpu) else ""),
         )
         for gpu in store.gpus.values()
     ]
@@ -191,6 +193,8 @@ def _engines(store: Store) -> list[dict[str, Any]]:
         text = f"{engine.name} {engine.version or ''} at {url}: {engine.state}".replace("  ", " ")
         if engine.model:
             text += f", {engine.model}"
+        if engine.simulated:
+            text += f"; SIMULATED {engine.simulated}, {engine.speedup or 1:g}x as fast as life"
         checks.append(_check("engine", good, text, engine.note))
         absent = _absent(store, url + ":")
         checks += [check | {"what": "engine " + check["what"].removeprefix(url + ":")} for check in absent]
