@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Serve a simulated engine on this machine: real HTTP, figures from a model of host and engine.\n"
-        "Every reply carries the header x-agenttop-sim, GET /sim says what it is. Times are simulated seconds."
+        "Every reply carries the header x-agenttop-sim, and GET /sim says what it is. Times are simulated."
     )
     parser.epilog = help_text()
     add = parser.add_argument
@@ -218,6 +218,7 @@ def _list(as_json: bool) -> int:
 
     hosts = [presets.host(name) for name in presets.hosts()]
     models = [presets.model(name) for name in presets.models()]
+    keys = [*presets.hosts(), *presets.models()]
     if as_json:
         import msgspec
 
@@ -228,7 +229,7 @@ def _list(as_json: bool) -> int:
         }
         sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
         return 0
-    wide = max(len(each.key) for each in [*hosts, *models]) + 2
+    wide = max(map(len, keys)) + 2
     lines = ["hosts"]
     lines += [f"  {each.key:{wide}}{each.name}" for each in hosts]
     lines += ["models"]

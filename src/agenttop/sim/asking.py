@@ -5,6 +5,7 @@ Sampling parameters are read over: the text is made up, and its length is what c
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -62,7 +63,7 @@ _MEDIAN_TOKENS, _SPREAD = 220.0, 0.7
 def own_length(mark: int, seed: int) -> int:
     """Tokens after which a reply ends by itself when the client sets no limit: log-normal, a few hundred."""
     rng = random.Random(f"length:{seed}:{mark}")
-    return max(8, min(4096, round(_MEDIAN_TOKENS * 2.718281828 ** rng.gauss(0.0, _SPREAD))))
+    return max(8, min(4096, round(_MEDIAN_TOKENS * math.exp(rng.gauss(0.0, _SPREAD)))))
 
 
 class Job(msgspec.Struct):

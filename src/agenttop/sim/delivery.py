@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agenttop.sim.asking import Job
 from agenttop.sim.faults import Fault, Treatment
@@ -204,7 +204,7 @@ class Delivery:
         self._held = False
         self._pump()
 
-    def _send(self, acts: list[bytes] | list[_Act]) -> None:
+    def _send(self, acts: Sequence[_Act]) -> None:
         if self._queue is not None:
             self._queue.extend(acts)
             self._pump()

@@ -23,6 +23,8 @@ _SAMPLING: dict[str, Any] = {
 }  # fmt: skip
 """The server's defaults: what a request says about sampling has no effect here."""
 
+_SAMPLERS = "penalties dry top_n_sigma top_k typ_p top_p min_p xtc temperature"
+
 
 def _params(
     limit: int, *, ignore_eos: bool = False, stream: bool = False, timed: bool = False
@@ -32,7 +34,7 @@ def _params(
         "max_tokens": limit, "n_predict": limit, "n_keep": 0, "n_discard": 0, "ignore_eos": ignore_eos,
         "stream": stream, "n_probs": 0, "min_keep": 0, "chat_format": "Content-only",
         "reasoning_format": "none", "reasoning_in_content": False, "generation_prompt": "",
-        "samplers": ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"],
+        "samplers": _SAMPLERS.split(),
         "speculative.types": "none", "timings_per_token": timed, "post_sampling_probs": False,
         "backend_sampling": False, "lora": [],
     }  # fmt: skip

@@ -1,9 +1,9 @@
 """Prompts as a simulated engine sees them: so many tokens, in blocks that equal prefixes share. No tokenizer.
 
 A token is four bytes of UTF-8. A prompt is the byte string of all its messages, each with a marker of three
-tokens before it and one after it, padded to whole tokens, cut into the blocks of the KV cache. The hash of a block
-covers all that stands before it, so two prompts share exactly the blocks of their common beginning, as in
-vLLM's prefix cache. Hashes are the same in every process: nothing here depends on Python's hash seed.
+tokens before it and one after it, padded to whole tokens, cut into the blocks of the KV cache. The hash of a
+block covers all that stands before it, so two prompts share exactly the blocks of their common beginning, as
+in vLLM's prefix cache. Hashes are the same in every process: nothing here depends on Python's hash seed.
 
 Conversations grow at their end. So what one message adds is kept by what stood before it, and the next
 turn of a context of 100,000 tokens costs only its new messages.
@@ -98,7 +98,7 @@ class PromptReader:
         self._kept = 0
 
     def chat(self, messages: Iterable[Message], tools: bytes = b"") -> Prompt:
-        """A chat request: its messages, after the tool schemas, up to the marker that the reply begins with."""
+        """A chat request: tool schemas, then its messages, up to the marker that the reply begins with."""
         pieces: list[_Piece] = []
         state = _State()
         if tools:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import sys
 import time
 from typing import Any
 
 import msgspec
 
-from agenttop.sim.asking import Body, Job, own_length
+from agenttop.sim.asking import Job, own_length
 from agenttop.sim.books import Books
 from agenttop.sim.delivery import Delivery, comments
 from agenttop.sim.doors import Door
@@ -110,6 +111,16 @@ class SimServer:
     # Requests
 
     def _serve(self, exchange: Exchange) -> None:
+        try:
+            self._respond(exchange)
+        except Exception as error:  # noqa: BLE001 - one request must not end the server; nothing is hidden
+            sys.stderr.write(f"agenttop sim: internal error: {type(error).__name__}: {error}\n")
+            if exchange.streaming:
+                exchange.cut()
+            else:
+                _reply(exchange, self.wire.failure(500, f"internal error: {type(error).__name__}"))
+
+    def _respond(self, exchange: Exchange) -> None:
         request = exchange.request
         if request.path == "/sim" and request.method in ("GET", "HEAD"):
             answer = Answer(200, _encode(self.account()), ((b"content-type", b"application/json"),))
@@ -272,7 +283,7 @@ class SimServer:
 
     def account(self) -> dict[str, Any]:
         """`GET /sim`: what this is, its GPUs, and whether it keeps up."""
-        gpus = [{k: v for k, v in msgspec.structs.asdict(gpu).items()} for gpu in self.live.gpus()]
+        gpus = [msgspec.structs.asdict(gpu) for gpu in self.live.gpus()]
         late = self.live.late_s()
         options = self._engine_options
         notes = [self._host.note, self._model.note]

@@ -77,8 +77,8 @@ class LlamaCppWire:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             column = len(request.body) + 1
             raise self._bad(
-                f"[json.exception.parse_error.101] parse error at line 1, column {column}: syntax error while "
-                "parsing value - unexpected end of input; expected '[', '{', or a literal"
+                f"[json.exception.parse_error.101] parse error at line 1, column {column}: syntax error "
+                "while parsing value - unexpected end of input; expected '[', '{', or a literal"
             ) from None
         if getattr(body, wanted) is None:
             raise self._bad(f"'{wanted}' is required")

@@ -75,15 +75,15 @@ class VllmWire:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             place = f"body.{len(request.body)}"
             message = (
-                f"1 validation error:\n  {{'type': 'json_invalid', 'loc': '{place}', 'msg': 'JSON decode error',"
-                " 'input': '<dict of 0 items>', 'ctx': {'error': 'Expecting value'}}"
+                f"1 validation error:\n  {{'type': 'json_invalid', 'loc': '{place}', 'msg': "
+                "'JSON decode error', 'input': '<dict of 0 items>', 'ctx': {'error': 'Expecting value'}}"
             )
             raise self._bad(message, place) from None
         if getattr(body, wanted) is None:
             fields = len(msgspec.json.decode(request.body))
             message = (
-                f"1 validation error:\n  {{'type': 'missing', 'loc': 'body.{wanted}', 'msg': 'Field required',"
-                f" 'input': '<dict of {fields} items>'}}"
+                f"1 validation error:\n  {{'type': 'missing', 'loc': 'body.{wanted}', 'msg': "
+                f"'Field required', 'input': '<dict of {fields} items>'}}"
             )
             raise self._bad(message, f"body.{wanted}")
         if body.model is not None and body.model != self._facts.model:
@@ -99,16 +99,16 @@ class VllmWire:
             raise RefusedError(self._error(400, message, "BadRequestError", "max_tokens"))
         if limit is not None and limit > most:
             message = (
-                f"max_tokens={limit} cannot be greater than max_model_len={most}. Please request fewer output "
-                f"tokens. (parameter=max_tokens, value={limit})"
+                f"max_tokens={limit} cannot be greater than max_model_len={most}. Please request fewer "
+                f"output tokens. (parameter=max_tokens, value={limit})"
             )
             raise RefusedError(self._error(400, message, "BadRequestError", "max_tokens"))
         if prompt_tokens >= most:
             raise RefusedError(self.too_long(prompt_tokens, most))
         if limit is not None and prompt_tokens + limit > most:
             message = (
-                f"This model's maximum context length is {most} tokens. However, you requested {limit} output "
-                f"tokens and your prompt contains {prompt_tokens} input tokens, for a total of "
+                f"This model's maximum context length is {most} tokens. However, you requested {limit} "
+                f"output tokens and your prompt contains {prompt_tokens} input tokens, for a total of "
                 f"{prompt_tokens + limit} tokens. Please reduce the length of the input prompt or the number "
                 f"of requested output tokens. (parameter=input_tokens, value={prompt_tokens})"
             )
@@ -220,8 +220,8 @@ class VllmWire:
         least = limit + 1
         message = (
             f"This model's maximum context length is {limit} tokens. However, your prompt contains at least "
-            f"{least} input tokens, which exceeds this limit even without any output tokens. Please reduce the "
-            f"length of the input prompt. (parameter=input_tokens, value={least})"
+            f"{least} input tokens, which exceeds this limit even without any output tokens. Please reduce "
+            f"the length of the input prompt. (parameter=input_tokens, value={least})"
         )
         return self._error(400, message, "BadRequestError", "input_tokens")
 
@@ -247,9 +247,10 @@ class VllmWire:
         if not job.continuous or job.usage_factor is None:
             return b""
         prompt, output = job.shown(job.prompt.tokens), job.shown(done)
-        return b',"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d,"completion_tokens_details":null}' % (
+        counts = b'"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d' % (
             prompt, prompt + output, output,
         )  # fmt: skip
+        return b',"usage":{%s,"completion_tokens_details":null}' % counts
 
     @staticmethod
     def _usage(job: Job, done: int) -> dict[str, Any]:

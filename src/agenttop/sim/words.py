@@ -1,4 +1,4 @@
-"""The output of a simulated engine: code-like text, four bytes a token, the same for the same seed and prompt.
+"""The output of a simulated engine: code-like text, four bytes a token, the same for one seed and prompt.
 
 Every token is exactly one token of `sim.prompt` too: an answer that comes back in the next prompt has as many
 tokens there as it had here.
