@@ -9,6 +9,9 @@ from agenttop.view.rows import SILENT_STATES, engine_in_focus
 from agenttop.view.spans import foreign
 from agenttop.view.store import Store
 
+UNTOLD = (*SILENT_STATES, "loading")
+"""States in which an engine has not said what it is."""
+
 
 def notice(store: Store, engine: EngineSample | None, *, short: bool = False) -> str | None:
     """`SIMULATED RTX 5090 · 20x`, or short `SIM 20x`; None for an engine that is none, or real.
@@ -17,7 +20,7 @@ def notice(store: Store, engine: EngineSample | None, *, short: bool = False) ->
     """
     session = store.session
     host, pace = (engine.simulated, engine.speedup) if engine is not None else (None, None)
-    if host is None and session is not None and (engine is None or engine.state in SILENT_STATES):
+    if host is None and session is not None and (engine is None or engine.state in UNTOLD):
         named = engine is None or engine.engine in session.urls
         host, pace = (session.simulated, session.speedup) if named else (None, None)
     if host is None:

@@ -21,7 +21,7 @@ import msgspec
 from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, UnrecognisedError
 from agenttop.collect.engine.http import EngineClient
 from agenttop.collect.engine.url import is_local
-from agenttop.model.frames import Event, GpuSample
+from agenttop.model.frames import EngineSample, Event, GpuSample
 from agenttop.model.identity import simulated_gpus
 from agenttop.model.text import clean
 
@@ -83,6 +83,9 @@ class Simulation(msgspec.Struct, frozen=True):
     speedup: Annotated[float, msgspec.Meta(ge=SLOWEST, le=FASTEST)] = 1.0
     """Session seconds per second; `SLOWEST` to `FASTEST`."""
     gpus: Annotated[list[_Gpu], msgspec.Meta(max_length=16)] = []
+    kv_pool_tokens: _Count | None = None
+    kv_layout: Annotated[str, msgspec.Meta(max_length=20)] | None = None
+    """Of the llama.cpp wire, where a real server tells neither: the simulated one has no command line."""
     notes: Annotated[list[_Short], msgspec.Meta(max_length=16)] = []
 
     @property
@@ -150,10 +153,12 @@ class SimulatedAdapter:
                 f"{self.client.base_url} says it is simulated, but its GET {PATH} makes no sense: {error}",
                 self.name,
             ) from error
-        sample = msgspec.structs.replace(reading.sample, simulated=told.host, speedup=told.speedup)
+        sample = _with_pool(reading.sample, told)
+        known = {f"{sample.engine}:{field}" for field in POOL if getattr(sample, field) is not None}
         return msgspec.structs.replace(
             reading,
-            sample=sample,
+            sample=msgspec.structs.replace(sample, simulated=told.host, speedup=told.speedup),
+            missing=[frame for frame in reading.missing if frame.what not in known],
             gpus=gpu_samples(reply.at, self.client.base_url, told.gpus),
             events=[*reading.events, *self._announce(reply.at, told)],
         )
@@ -169,6 +174,20 @@ class SimulatedAdapter:
         return [
             Event(t=t, event="engine.simulated", text=text, source="engine", severity="warn", subject=subject)
         ]
+
+
+POOL = ("kv_layout", "kv_pool_tokens", "kv_used_fraction")
+
+
+def _with_pool(sample: EngineSample, told: Simulation) -> EngineSample:
+    """The size of the pool where the wire format does not tell it."""
+    size = told.kv_pool_tokens
+    if sample.kv_pool_tokens is not None or not size or sample.state != "ok":
+        return sample
+    used = sample.kv_used_tokens
+    layout = told.kv_layout if told.kv_layout in ("split", "unified", "paged") else sample.kv_layout
+    fraction = min(1.0, used / size) if used is not None else None
+    return msgspec.structs.replace(sample, kv_layout=layout, kv_pool_tokens=size, kv_used_fraction=fraction)
 
 
 def speedup_of(url: str) -> tuple[float, str | None]:

@@ -35,7 +35,7 @@ def header(store: Store, width_cells: int, look: Look) -> list[Line]:
         left_below += [word, (" ", "text")]
     simulated = notice(store, engine)
     if simulated is not None:
-        left_below += [(f" {simulated} ", "badge"), (" ", "text")]
+        left_below.append((f" {simulated} ", "badge"))
     elif store.session is not None and store.session.demo:
         left_below.append((DEMO_NOTICE, "warn"))
     reason = _reason(store, engine)
