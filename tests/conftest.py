@@ -14,6 +14,7 @@ Fixtures
     start_sim       `start_sim(**options) -> Simulated`: a simulated engine of this test's own, gone when the test
                     ends. Options are those of `agenttop sim`, see tests/simulated.py; the model is `tiny`:
                         start_sim(wire="llama.cpp", slots=2, fault=["cut=3@request=2"])
+    start_sim_here  the same server in a thread of the test: no process, up at once.
     engine_needed   for tests that start an engine in their own way: skips where there is none.
     private_places  automatic: recordings, sessions, profiles and cache lie in a directory of this test, also
                     for the child processes it starts.
@@ -35,7 +36,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import LlamaServer
-from tests.simulated import Simulated
+from tests.simulated import Simulated, SimulatedHere
 
 _FOREIGN = (
     "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
@@ -105,10 +106,19 @@ def start_llama(engine_needed: None, model_cache: Path) -> Iterator[Callable[...
 
 @pytest.fixture
 def start_sim() -> Iterator[Callable[..., Simulated]]:
+    yield from _simulated(Simulated)
+
+
+@pytest.fixture
+def start_sim_here() -> Iterator[Callable[..., Simulated]]:
+    yield from _simulated(SimulatedHere)
+
+
+def _simulated(kind: type[Simulated]) -> Iterator[Callable[..., Simulated]]:
     started: list[Simulated] = []
 
     def start(**options: object) -> Simulated:
-        engine = Simulated(**options)
+        engine = kind(**options)
         started.append(engine)
         return engine
 

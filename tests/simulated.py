@@ -1,4 +1,5 @@
-"""A simulated engine as a process of its own, and rough HTTP for looking at it. Get one from `start_sim`.
+"""A simulated engine, and rough HTTP for looking at it. Get one from the fixture `start_sim`: a process, as a
+user starts it; or from `start_sim_here`: the same server in a thread of the test, up in a moment.
 
     engine.url, engine.port, engine.pid      engine.account         the line it printed, as a dict
     engine.get("/metrics")                   -> Answer(status, headers, body); .json()
@@ -12,14 +13,22 @@ It is called "simulated" and not "fake": its figures are made up, its HTTP is no
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import contextlib
 import http.client
 import json
+import queue
 import subprocess
 import sys
+import threading
 from typing import Any, NamedTuple
 
+from agenttop.commands import sim as command
 from agenttop.oslayer import child_environment, detached
+from agenttop.sim import presets
+from agenttop.sim.server import SimServer
+from agenttop.sim.serving import announcement
 
 
 class Answer(NamedTuple):
@@ -65,16 +74,21 @@ class Stream:
         return reasons[-1] if reasons else None
 
 
+def _words(options: dict[str, Any]) -> list[str]:
+    words: list[str] = []
+    for name, value in {"model": "tiny", **options}.items():
+        flag = "--" + name.replace("_", "-")
+        for each in value if isinstance(value, list) else [value]:
+            words += [flag] if each is True else [] if each is False else [flag, str(each)]
+    return words
+
+
 class Simulated:
     """`Simulated(model="tiny", wire="llama.cpp", fault=["cut=3"], no_metrics=True, env={...})`: options are
     those of `agenttop sim`, with _ for -; a list is given once for each of its items."""
 
     def __init__(self, *, env: dict[str, str] | None = None, **options: Any) -> None:
-        words = [sys.executable, "-m", "agenttop", "sim", "--json", "--with-parent"]
-        for name, value in {"model": "tiny", **options}.items():
-            flag = "--" + name.replace("_", "-")
-            for each in value if isinstance(value, list) else [value]:
-                words += [flag] if each is True else [] if each is False else [flag, str(each)]
+        words = [sys.executable, "-m", "agenttop", "sim", "--json", "--with-parent", *_words(options)]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
             words,
@@ -89,7 +103,10 @@ class Simulated:
         if not line:
             _, errors = self._process.communicate()
             raise AssertionError(f"agenttop sim did not start: {errors.decode()}")
-        self.account: dict[str, Any] = json.loads(line)
+        self._know(json.loads(line))
+
+    def _know(self, account: dict[str, Any]) -> None:
+        self.account = account
         self.url: str = self.account["url"]
         self.port: int = self.account["port"]
         self.pid: int = self.account["pid"]
@@ -133,6 +150,48 @@ class Simulated:
             reply = connection.getresponse()
             names = {name.lower(): value for name, value in reply.getheaders()}
             return Answer(reply.status, names, reply.read())
+
+
+class SimulatedHere(Simulated):
+    """The same server in a thread of this process, on asyncio's own loop."""
+
+    def __init__(self, **options: Any) -> None:
+        parser = argparse.ArgumentParser()
+        command.add_arguments(parser)
+        arguments = parser.parse_args(_words(options))
+        self.server = None
+        self._arguments = arguments
+        self._accounts: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        account = self._accounts.get(timeout=20)
+        if isinstance(account, BaseException):
+            raise account
+        self._know(account)
+
+    async def _serve(self) -> None:
+        self._loop, self._asked = asyncio.get_running_loop(), asyncio.Event()
+        arguments = self._arguments
+        try:
+            host, model = presets.host(arguments.host), presets.model(arguments.model)
+            server = SimServer(
+                host, model, command.engine_options(arguments), command.server_options(arguments)
+            )
+            await server.start()
+        except BaseException as error:
+            self._accounts.put(error)
+            return
+        self.server = server
+        self._accounts.put(announcement(server))
+        await self._asked.wait()
+        await server.stop()
+
+    def stop(self) -> int:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._asked.set)
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        return 0
 
 
 def _body(text: str, max_tokens: int | None, fields: dict[str, Any]) -> dict[str, Any]:

@@ -11,16 +11,16 @@ from agenttop.errors import UsageError
 from agenttop.sim.faults import KINDS, Fault, FaultPlan, parse
 from tests.waiting import until
 
-FAST = 20.0
+FAST = 50.0
 """So that a simulated second is no wait."""
 
 
 @pytest.fixture
-def sim(start_sim):
+def sim(start_sim_here):
     """`sim("cut=3", ...)`: an engine with these faults that runs fast."""
 
     def start(*faults, **options):
-        return start_sim(fault=list(faults), **{"speedup": FAST, **options})
+        return start_sim_here(fault=list(faults), **{"speedup": FAST, **options})
 
     return start
 
@@ -29,7 +29,9 @@ WIRES = pytest.mark.parametrize("wire", ["vllm", "llama.cpp"])
 
 
 @WIRES
-@pytest.mark.parametrize(("fault", "status"), [("4xx", 400), ("4xx=429", 429), ("5xx", 500), ("5xx=502", 502)])
+@pytest.mark.parametrize(
+    ("fault", "status"), [("4xx", 400), ("4xx=429", 429), ("5xx", 500), ("5xx=502", 502)]
+)
 def test_a_status_in_place_of_a_reply(sim, wire, fault, status):
     engine = sim(f"{fault}@request=2", wire=wire)
     assert engine.stream().status == 200

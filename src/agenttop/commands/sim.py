@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.list:
         return _list(arguments.json)
-    engine, options = _engine_options(arguments), _server_options(arguments)
+    engine, options = engine_options(arguments), server_options(arguments)
     host, model = presets.host(arguments.host), presets.model(arguments.model)
 
     from agenttop.oslayer import exit_with_parent
@@ -112,7 +112,8 @@ def _announce(account: dict[str, Any], as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _engine_options(arguments: argparse.Namespace) -> EngineOptions:
+def engine_options(arguments: argparse.Namespace) -> EngineOptions:
+    """The engine that the command line describes. Raises UsageError."""
     from agenttop.sim.options import EngineOptions
 
     given = {
@@ -141,7 +142,8 @@ def _engine_options(arguments: argparse.Namespace) -> EngineOptions:
     return options.checked()
 
 
-def _server_options(arguments: argparse.Namespace) -> ServerOptions:
+def server_options(arguments: argparse.Namespace) -> ServerOptions:
+    """The server around it. Raises UsageError."""
     from agenttop.errors import UsageError
     from agenttop.sim.faults import parse
     from agenttop.sim.server import ServerOptions

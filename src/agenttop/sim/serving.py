@@ -13,6 +13,8 @@ from agenttop.sim.options import EngineOptions
 from agenttop.sim.presets import HostPreset, ModelPreset
 from agenttop.sim.server import ServerOptions, SimServer
 
+_LASTING = ("simulated", "model", "wire", "speedup", "host", "seed", "kv_pool_tokens", "context_limit_tokens")
+
 
 def serve(
     host: HostPreset,
@@ -43,24 +45,19 @@ async def _serve(
     server = SimServer(host, model, engine, options)
     await server.start()
     try:
-        account = server.account()
-        names = (
-            "simulated",
-            "model",
-            "wire",
-            "speedup",
-            "host",
-            "seed",
-            "kv_pool_tokens",
-            "context_limit_tokens",
-        )
-        announce({
-            **{name: account[name] for name in names},
-            "served_model": server.facts.model,
-            "url": server.door.url,
-            "port": server.door.port,
-            "pid": os.getpid(),
-        })  # fmt: skip
+        announce(announcement(server))
         await asked.wait()
     finally:
         await server.stop()
+
+
+def announcement(server: SimServer) -> dict[str, Any]:
+    """What a server says of itself once: the address, and of `GET /sim` what does not change."""
+    account = server.account()
+    return {
+        **{name: account[name] for name in _LASTING},
+        "served_model": server.facts.model,
+        "url": server.door.url,
+        "port": server.door.port,
+        "pid": os.getpid(),
+    }

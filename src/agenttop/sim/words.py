@@ -12,7 +12,7 @@ import msgspec
 
 from agenttop.sim.prompt import BYTES_PER_TOKEN
 
-_RING_TOKENS = 1 << 15
+_RING_TOKENS = 1 << 13
 _VERBS = "open load scan push pull emit bind walk trim join"
 _NOUNS = "node edge page view slot lane task unit flag span"
 _SHAPES = (
