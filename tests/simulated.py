@@ -25,6 +25,7 @@ import threading
 from typing import Any, NamedTuple
 
 from agenttop.commands import sim as command
+from agenttop.errors import AgenttopError
 from agenttop.oslayer import child_environment, detached
 from agenttop.sim import presets
 from agenttop.sim.server import SimServer
@@ -122,6 +123,16 @@ class Simulated:
     def chat(self, text: str = "hello", max_tokens: int | None = 5, **fields: Any) -> Answer:
         return self.post("/v1/chat/completions", _body(text, max_tokens, fields))
 
+    def chat_messages(self, messages: list[dict[str, str]], **fields: Any) -> Any:
+        answer = self.post("/v1/chat/completions", {"messages": messages, **fields})
+        assert answer.status == 200, answer.body
+        return answer.json()
+
+    def chat_for(self, seconds: float, **fields: Any) -> Answer:
+        """A chat request whose client hangs up after so long: TimeoutError."""
+        data = json.dumps(_body("hello", None, fields)).encode()
+        return self._ask("POST", "/v1/chat/completions", data, None, seconds)
+
     def stream(
         self, text: str = "hello", max_tokens: int | None = 5, timeout_s: float = 20.0, **fields: Any
     ) -> Stream:
@@ -143,8 +154,8 @@ class Simulated:
         assert not errors, errors.decode()
         return self._process.returncode
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str] | None) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+    def _ask(self, method: str, path: str, body: bytes | None, headers: Any, timeout_s: float = 20) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers or {})
             reply = connection.getresponse()
@@ -178,7 +189,7 @@ class SimulatedHere(Simulated):
                 host, model, command.engine_options(arguments), command.server_options(arguments)
             )
             await server.start()
-        except BaseException as error:
+        except AgenttopError as error:
             self._accounts.put(error)
             return
         self.server = server
