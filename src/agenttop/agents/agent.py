@@ -8,15 +8,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
+from agenttop.agents.asker import Asker
 from agenttop.agents.conversation import Conversation
 from agenttop.agents.figures import DecodeRate, Sizes, answer_tokens, turn_frame
 from agenttop.agents.load import Load, refuses_roles, refuses_tools
 from agenttop.agents.messages import whole_calls
-from agenttop.agents.plan import AgentPlan, Step
+from agenttop.agents.plan import Step
 from agenttop.agents.reply import Reply
 from agenttop.agents.retry import Retry
 from agenttop.agents.settings import Profile, child_profile
 from agenttop.agents.text import TextSource
+from agenttop.agents.trace import plan_for
 from agenttop.model.frames import AgentSample, Turn
 
 MAX_CUTS = 6
@@ -27,6 +29,9 @@ WARM_S = 0.3
 
 PRIME_OUTPUT = 8
 """Output tokens of the request that fills a context for a steady start."""
+
+USUAL_INPUT = 650
+"""Of a replay: tokens that a turn after a compaction adds, at most; the median of recorded agents."""
 
 EMPTY_REPLY = "(no text)"
 """Stands for a reply without text: some chat templates refuse an empty message."""
@@ -77,7 +82,8 @@ class Agent:
         self._now = load.now
         self._at = at
         self._desk = desk
-        self._plan = AgentPlan(profile, load.seed, number)
+        self._plan = plan_for(profile, load.seed, number)
+        self._asker = Asker(profile.probe, load.book, load.ratio, number, load.seed)
         self._conversation = Conversation(
             profile, TextSource(load.salt, number), load.ratio, load.prefixes, load.dialect
         )
@@ -221,6 +227,7 @@ class Agent:
         """The pause that the plan has before a turn. False: it is to stop."""
         if step.fresh:
             self._conversation.begin_anew()
+            self._asker.lost()
         if step.pause_s > 0 and not self._must_compact(step):
             self._prepare(step)  # a pause leaves time for it
         self._ready_at += step.pause_s
@@ -308,19 +315,36 @@ class Agent:
         return True
 
     def _must_compact(self, step: Step) -> bool:
+        if step.prompt is not None:
+            if step.compact and self._conversation.messages:
+                self._conversation.aim(step.prompt - min(step.prompt // 10, USUAL_INPUT))
+            return step.compact and bool(self._conversation.messages)
         return self._conversation.must_compact(*self._conversation.fit(step.input, step.output))
 
     def _prepare(self, step: Step) -> None:
         """Write the next message and the request that carries it."""
-        input_tokens, self._planned_output = self._conversation.fit(step.input, step.output)
-        self._conversation.ask(input_tokens, result=step.pause_kind == "tool")
+        conversation = self._conversation
+        if step.prompt is not None:
+            sizes = conversation.room_to(step.prompt), step.output
+        else:
+            sizes = conversation.fit(step.input, step.output)
+        words = self._asker.words(*sizes)
+        self._planned_output = words.output
+        conversation.ask(
+            sizes[0],
+            result=step.pause_kind == "tool",
+            planted=words.planted,
+            question=words.question,
+            words=step.text,
+        )
         self._prepared = step
         self._encode()
 
     def _prepare_prime(self, tokens: int) -> None:
         """Write the request that fills the context of a steady start."""
         context = self._profile.context
-        self._conversation.ask(max(1, tokens - context.fixed - context.shared_document))
+        size = max(1, tokens - context.fixed - context.shared_document)
+        self._conversation.ask(size, planted=self._asker.words(size, PRIME_OUTPUT).planted)
         self._planned_output = PRIME_OUTPUT
         self._encode()
 
@@ -338,6 +362,7 @@ class Agent:
         conversation, compaction = self._conversation, self._profile.compaction
         if compaction.kind == "truncate":
             conversation.truncate()
+            self._asker.lost()
             return True
         while True:
             conversation.adapt()
@@ -369,6 +394,7 @@ class Agent:
             if refusal.prompt_tokens is not None:
                 conversation.counted(refusal.prompt_tokens)
         conversation.cut(2.0 ** (1 - cuts))
+        self._asker.lost()
         self._desk.noted("agent.context-cut", f"{self.name} cut its context: {reply.error}", self, "warn")
         return True
 
@@ -417,6 +443,7 @@ class Agent:
             sizes=self._sizes,
             parent=self.parent,
         )
+        turn = self._asker.judged(turn, reply) if kind in ("turn", "sub") else turn
         self._desk.ended(turn, reply, first_try)
         self._ready_at = turn.t
         return reply
@@ -426,6 +453,7 @@ class Agent:
         text = reply.text or EMPTY_REPLY
         if kind == "compact":
             self._conversation.compact(text, answer if output is not None else None)
+            self._asker.lost()
         else:
             self.turns_done += kind != "prime"
             self._conversation.answered(

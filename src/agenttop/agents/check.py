@@ -13,7 +13,8 @@ import tomli
 
 from agenttop.agents import overrides as user
 from agenttop.agents.distribution import KINDS, Distribution
-from agenttop.agents.keys import BY_PATH, KEYS, OPTIONAL_SECTIONS, SECTIONS, Key
+from agenttop.agents.keys import BY_PATH, KEYS, MOST_SHARES, OPTIONAL_SECTIONS, SECTIONS, Key
+from agenttop.agents.probe import LINE_CHARS, PLACES, ROOM
 from agenttop.agents.settings import Children, Profile, child_profile
 from agenttop.model.text import clean
 
@@ -55,7 +56,8 @@ def parse(
     start = reader.values["start"]
     if start.get("kind") in ("at-once", "spread", "steady"):
         start.setdefault("stagger_s", 0.0)
-    values = {key: value for key, value in reader.values.items() if value or key not in OPTIONAL_SECTIONS}
+    absent = OPTIONAL_SECTIONS - data.keys()
+    values = {key: value for key, value in reader.values.items() if key not in absent}
     profile = msgspec.convert({"name": name, "agents": 4, **values}, Profile)
     problems = _contradictions(profile, reader)
     return (None, problems) if problems else (profile, [])
@@ -145,6 +147,12 @@ def _value(key: Key, value: Any) -> tuple[str | None, Any]:
     wrong = f"expected {key.expected()}, found {_show(value)}"
     if key.kind == "text":
         return (None, clean(value)) if isinstance(value, str) and value.strip() else (wrong, None)
+    if key.kind == "file":
+        return (None, value) if isinstance(value, str) and value.strip() else (wrong, None)
+    if key.kind == "shares":
+        shares = [_number(item) for item in value] if isinstance(value, list) else []
+        good = [share for share in shares if share is not None and 0 <= share <= 1]
+        return (None, good) if good and len(good) == len(shares) <= MOST_SHARES else (wrong, None)
     if key.kind == "choice":
         return (None, value) if value in key.choices else (wrong, None)
     if key.kind == "flag":
@@ -265,9 +273,46 @@ def _contradictions(profile: Profile, reader: _Reader) -> list[Problem]:
         note("context.shared_document", "can be shared only behind a system prompt that is (shared_system)")
     if profile.pacing.tool_turns is not None and profile.pacing.human_pause_s is None:
         note("pacing.tool_turns", "means nothing without pacing.human_pause_s")
+    for key, text in [*_trace_contradictions(profile), *_probe_contradictions(profile)]:
+        note(key, text)
     if profile.children is not None:
         for key, text in _child_contradictions(profile, profile.children):
             note(f"children.{key}", text)
+    return found
+
+
+def _trace_contradictions(profile: Profile) -> list[tuple[str, str]]:
+    """What does not go with a replay: (key, text)."""
+    if profile.trace is None:
+        return []
+    found = []
+    if profile.start.kind == "steady":
+        found.append(("start.kind", "steady does not go with a trace, which starts where the recording did"))
+    if profile.children is not None:
+        found.append(("children.count", "a replay sends out no sub-agents; see trace.subagents"))
+    return found
+
+
+CHARS_PER_TOKEN = 3.0
+"""Of generated text, about: how many is learnt from the engine, but not before it is asked."""
+
+
+def _probe_contradictions(profile: Profile) -> list[tuple[str, str]]:
+    """What does not fit about probes: (key, text)."""
+    probes = profile.probe
+    if probes is None:
+        return []
+    found = []
+    if len(probes.depths) + probes.decoys > len(PLACES):
+        found.append(("probe.decoys", f"facts and decoys are more than {len(PLACES)}"))
+    lines = len(probes.depths) + probes.decoys
+    needed = math.ceil(ROOM * LINE_CHARS * lines / CHARS_PER_TOKEN)
+    if profile.context.first.median < needed:
+        found.append(
+            ("context.first", f"too short for {lines} planted lines: their document needs {needed} tokens")
+        )
+    if "{name}" not in probes.ask:
+        found.append(("probe.ask", "does not say what is asked about: {name} is missing"))
     return found
 
 

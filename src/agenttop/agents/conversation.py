@@ -55,6 +55,7 @@ class Conversation:
         self.compactions = 0
         self.compacted_from: int | None = None
         """Between a compaction and the next counted turn: the context before it."""
+        self._aim: int | None = None
         self._base: int | None = None
         """Size the context was meant to have after a compaction."""
         self.planned_tokens: int | None = None
@@ -85,7 +86,17 @@ class Conversation:
     @property
     def target(self) -> int:
         """Tokens it is compacted to."""
+        if self._aim is not None:
+            return max(self._fixed + 1, min(self._aim, self._limit))
         return int(self._limit * self._profile.compaction.to_fraction)
+
+    def aim(self, tokens: int) -> None:
+        """From now on it is compacted to this size."""
+        self._aim = tokens
+
+    def room_to(self, prompt_tokens: int) -> int:
+        """What the next input must add so that the prompt has this size; at least one token."""
+        return max(1, prompt_tokens - (self.expected_tokens() if self.messages else self._fixed))
 
     def expected_tokens(self) -> int:
         """Size of the prompt as it stands."""
@@ -127,12 +138,13 @@ class Conversation:
         result: bool = False,
         planted: Sequence[tuple[float, str]] = (),
         question: str | None = None,
+        words: str | None = None,
     ) -> None:
         """Add the next input; the first one brings the system prompt, the tools and a shared document.
 
         `result`: it is that of a tool, not a person's. `planted`: (depth, text) of lines that shall stand at
         these shares of the new text. `question`: its last line. Neither makes it longer than `input_tokens`,
-        as long as there is room.
+        as long as there is room. `words`: the input itself, whatever its size; else it is generated.
         """
         first = not self.messages
         if self._base is None:
@@ -142,7 +154,8 @@ class Conversation:
         as_result = self._as_result(result)
         overhead = Parts(messages=2 if first else 0 if self._open else 1, calls=int(as_result))
         wanted = max(1.0, input_tokens - self._ratio.tokens(overhead))
-        text = document + _with(self._source.text(self._ratio.chars(wanted)), planted, question)
+        text = words if words is not None else self._source.text(self._ratio.chars(wanted))
+        text = document + _with(text, planted, question)
         if self._open:  # after a compaction the summary and the next input are one message
             self._history.extend_last(text, Parts(chars=len(text)))
             self._pending = self._pending.plus(chars=len(text))

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
-    """One key. `kind`: text, choice, flag, whole, number, or spread (a number or a distribution)."""
+    """One key. `kind`: text, file, choice, flag, whole, number, shares (of 1), or spread (distribution)."""
 
     path: str
     kind: str
@@ -29,6 +29,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
             return "one of " + ", ".join(f'"{choice}"' for choice in self.choices)
         return {
             "text": "text in quotes",
+            "file": "the path of a file in quotes",
+            "shares": f"a list of 1 to {MOST_SHARES} shares, such as [0.15, 0.5, 0.85]",
             "flag": "true or false",
             "whole": f"a whole number {within}",
             "number": f"a number {within}",
@@ -36,6 +38,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         }[self.kind]
 
 
+MOST_SHARES = 12
 TOKENS = 10_000_000
 DAY_S = 86_400
 
@@ -105,6 +108,15 @@ KEYS = (
     _spread(
         "children.tool_pause_s", "Seconds a sub-agent's tool runs; absent: as pacing.tool_pause_s", DAY_S
     ),
+    Key(path="trace.file", kind="file", doc="Recorded sessions to replay, beside the profile", required=True),
+    Key(path="trace.subagents", kind="flag", doc="Replay recorded sub-agents too, as agents of their own"),
+    Key(path="probe.depths", kind="shares", doc="Where facts are planted in a document"),
+    Key(path="probe.decoys", kind="whole", high=12, doc="Lines that look like a fact and are none"),
+    Key(
+        path="probe.every", kind="whole", low=1, high=10_000, doc="A fact is asked for in every so many turns"
+    ),
+    _tokens("probe.output", "Tokens the answer may have", 1),
+    Key(path="probe.ask", kind="text", doc="The question; {name} is what is asked about"),
     Key(path="request.temperature", kind="number", low=0, high=5, doc="Sampling temperature"),
     Key(
         path="request.ignore_eos",
@@ -118,4 +130,4 @@ KEYS = (
 
 BY_PATH = {key.path: key for key in KEYS}
 SECTIONS = {key.section for key in KEYS if key.section}
-OPTIONAL_SECTIONS = {"children"}
+OPTIONAL_SECTIONS = {"children", "probe", "trace"}

@@ -11,10 +11,12 @@ import msgspec
 from agenttop.agents.client import Client, Endpoint, Timeouts
 from agenttop.agents.messages import Message
 from agenttop.agents.prefix import Dialect, Prefixes, ToolSet, schemas
+from agenttop.agents.probe import Book
 from agenttop.agents.ratio import Parts, TokenRatio
 from agenttop.agents.reply import Reply
 from agenttop.agents.settings import Profile
 from agenttop.agents.text import SAMPLE_CHARS, TextSource, sample
+from agenttop.agents.trace import sessions_in
 from agenttop.model.commands import Configure
 
 TOKENIZE_PATH = "/tokenize"
@@ -63,6 +65,9 @@ class Load:
         self.ratio = TokenRatio()
         self.dialect = Dialect()
         self.prefixes = Prefixes(salt, self.ratio)
+        self.book = Book(salt)
+        if self.profile.trace is not None:
+            sessions_in(self.profile)  # an agent must not be the first to find that it cannot be read
         self._note = note
         self._slots_like = order.slots_like
         request = self.profile.request

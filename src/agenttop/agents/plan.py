@@ -34,6 +34,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """It begins a new conversation."""
     children: tuple[int, ...] = ()
     """Sub-agents that are sent out after this turn, and how many turns each makes."""
+    prompt: int | None = None
+    """Of a replay: size of the whole prompt, which `input` is made to fit; None: `input` counts."""
+    compact: bool = False
+    """Of a replay: the context is shortened before this turn, and at no other time."""
+    text: str | None = None
+    """Of a replay that keeps what was said: the input, word for word."""
 
 
 class AgentPlan:

@@ -46,7 +46,13 @@ _PLACE_LIST = (
     "amber basalt cedar delta ember fjord garnet harbor indigo juniper kestrel lagoon meadow nectar onyx "
     "prairie quartz raven saffron tundra umber violet willow xenon yarrow zephyr alder birch cobalt dune elm"
 )
-_PLACES = _PLACE_LIST.split()
+PLACES = _PLACE_LIST.split()
+
+LINE_CHARS = 56
+"""A planted line is no longer."""
+
+ROOM = 4
+"""A document is at least so many times as long as the lines planted in it."""
 
 _NINE = re.compile(r"(?<!\d)\d{9}(?!\d)")
 _GROUPED = re.compile(r"(?<!\d)(\d{3})([ ,._\u00a0\u202f'-])(\d{3})\2(\d{3})(?!\d)")
@@ -150,7 +156,7 @@ class Probe:
         self._document += 1
         self._since = 0
         count = len(settings.depths) + settings.decoys
-        self._names = self._rng.sample(_PLACES, count)
+        self._names = self._rng.sample(PLACES, count)
         for index in range(len(settings.depths), count, 2):  # the same place, another code
             self._names[index] = self._names[index % len(settings.depths)]
         self._order = []
@@ -164,7 +170,7 @@ class Probe:
     @property
     def size_chars(self) -> int:
         """About what the lines of a document come to."""
-        return 56 * (len(self._settings.depths) + self._settings.decoys)
+        return LINE_CHARS * (len(self._settings.depths) + self._settings.decoys)
 
     def lose(self) -> None:
         """The document has left the context: nothing can be asked until another one is planted."""

@@ -8,12 +8,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from agenttop import paths
 from agenttop.agents.check import parse
 from agenttop.agents.distribution import Distribution
 from agenttop.agents.scale import Scaled, scale
 from agenttop.agents.settings import Profile
 from agenttop.agents.toml import as_toml
+from agenttop.agents.tracefile import opened
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
 
@@ -79,7 +82,15 @@ def read(file: Path, overrides: Mapping[str, str] | None = None) -> Profile:
     profile, problems = parse(_text(file), file.stem, overrides)
     if profile is None:
         raise UsageError("\n".join(problem.sentence(str(file)) for problem in problems))
-    return profile
+    return profile if profile.trace is None else _with_trace(profile, file)
+
+
+def _with_trace(profile: Profile, file: Path) -> Profile:
+    """The profile with the place of its trace, which lies beside it. Raises UsageError if that is none."""
+    assert profile.trace is not None
+    place = (file.parent / Path(profile.trace.file).expanduser()).absolute()
+    opened(str(place))
+    return msgspec.structs.replace(profile, trace=msgspec.structs.replace(profile.trace, file=str(place)))
 
 
 def save_as(profile: Profile, name: str) -> Path:

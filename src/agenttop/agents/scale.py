@@ -73,6 +73,7 @@ def scale(profile: Profile, context_limit: int | None) -> Scaled:
             summary=max(LEAST_INPUT, int(compaction.summary * factor)) if compaction.summary else 0,
         ),
         children=_scaled_children(profile.children, factor) if profile.children is not None else None,
+        trace=None if profile.trace is None else replace(profile.trace, size_factor=factor),
     )
     return Scaled(profile=scaled, notes=_notes(profile, scaled, factor, context_limit))
 
@@ -99,7 +100,7 @@ def hasten(scaled: Scaled, pace: float) -> Scaled:
     def faster(pause: Distribution | None) -> Distribution | None:
         return None if pause is None else pause.scaled(1 / pace)
 
-    pacing, children = scaled.profile.pacing, scaled.profile.children
+    pacing, children, trace = scaled.profile.pacing, scaled.profile.children, scaled.profile.trace
     replace = msgspec.structs.replace
     if children is not None:
         children = replace(children, tool_pause_s=faster(children.tool_pause_s))
@@ -111,6 +112,7 @@ def hasten(scaled: Scaled, pace: float) -> Scaled:
             human_pause_s=faster(pacing.human_pause_s),
         ),
         children=children,
+        trace=None if trace is None else replace(trace, pause_factor=trace.pause_factor / pace),
     )
     return Scaled(profile=profile, notes=[*scaled.notes, f"pauses are {pace:g} times shorter"])
 

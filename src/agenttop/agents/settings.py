@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from agenttop.agents.distribution import Distribution
+from agenttop.agents.probe import Probes
+from agenttop.agents.tracefile import Trace
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +136,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     pacing: Pacing
     request: Requests
     children: Children | None = None
+    probe: Probes | None = None
+    """Facts planted and asked for; None: there are none."""
+    trace: Trace | None = None
+    """Recorded sessions that are replayed; None: turns are drawn."""
 
     def settings(self) -> dict[str, object]:
         """As plain values, for `Plan.settings` and `Configure.settings`."""
@@ -175,4 +181,6 @@ def child_profile(profile: Profile) -> Profile:
         ),
         pacing=Pacing(tool_pause_s=children.tool_pause_s or profile.pacing.tool_pause_s),
         children=None,
+        probe=None,
+        trace=None,
     )

@@ -30,6 +30,19 @@ LONGEST_PAUSE_S = 30 * 86_400.0
 KINDS = ("tool", "human", "compact")
 
 
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """Section `[trace]` of a profile: a recording of agents that is replayed."""
+
+    file: str
+    """The trace; in a profile's file relative to that."""
+    subagents: bool = False
+    """Sub-agents are sessions too: each is replayed as an agent of its own. Else they are left out."""
+    size_factor: float = 1.0
+    """On all sizes. Set when the profile is fitted to an engine, not in a file."""
+    pause_factor: float = 1.0
+    """On all pauses. Set when the load is hastened, not in a file."""
+
+
 class TraceTurn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a recorded agent."""
 
