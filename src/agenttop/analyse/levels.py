@@ -4,12 +4,14 @@ Rules
 - A run announces its levels. In a session that was steered by hand they are the spans in which the driver
   reported the same number of agents for at least `LEAST_SPAN_S`; shorter ones are the ramp between levels.
 - Warm-up is not judged: it lasts until all agents of the level run and each agent that joined in it has
-  the first token of its first request, which is its cold prefill.
+  the first token of its first request, which is its cold prefill. An agent whose requests fail is not
+  waited for.
 - What remains is the steady window; all figures are taken over it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -18,8 +20,16 @@ from agenttop.model.frames import Event, Level, LoadSample, Turn
 
 LEAST_SPAN_S = 10.0
 
-ENDINGS = frozenset({"agents.stop-all", "agents.drain", "run.abandoned", "run.end", "session.end"})
-"""Events after which the load of a level is no longer there."""
+LEAST_SAMPLES = 3
+"""Seconds of real time a span must last at least, so that more than one sample shows it."""
+
+LEAD_S = 2.0
+"""An agent may have been started this long before the sample that first shows it, in real time."""
+
+ENDINGS = frozenset(
+    {"run.level-end", "agents.stop-all", "agents.drain", "run.abandoned", "run.end", "session.end"}
+)
+"""Events after which a level is over, or its load is no longer there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +57,21 @@ def find_levels(
     turns: Sequence[Turn],
     events: Sequence[Event],
     duration: float,
+    speedup: float = 1.0,
 ) -> list[Span]:
-    """The levels in order. All sequences are in order of t; none of them is changed."""
+    """The levels in order. All sequences are in order of t; none of them is changed.
+
+    `speedup`: session seconds per second; samples are that much further apart.
+    """
     ends = [event.t for event in events if event.event in ENDINGS]
-    spans = _announced(levels, ends, duration) if levels else _observed(loads)
+    least = max(LEAST_SPAN_S, LEAST_SAMPLES * speedup)
+    spans = _announced(levels, ends, duration) if levels else _observed(loads, least)
     return [
         Span(
             number=number,
             agents=agents,
             start=start,
-            steady=_warm(start, end, agents, loads, turns),
+            steady=_warm(start, end, agents, loads, turns, LEAD_S * speedup),
             end=end,
             planned=bool(levels),
         )
@@ -78,7 +93,7 @@ def _announced(
     return spans
 
 
-def _observed(loads: Sequence[LoadSample]) -> list[tuple[int, float, float]]:
+def _observed(loads: Sequence[LoadSample], least: float) -> list[tuple[int, float, float]]:
     spans: list[tuple[int, float, float]] = []
     begun: LoadSample | None = None
     for load, following in zip_longest(loads, loads[1:]):
@@ -88,20 +103,28 @@ def _observed(loads: Sequence[LoadSample]) -> list[tuple[int, float, float]]:
             spans.append((begun.active, begun.t, load.t))
             begun = None
     running = [span for span in spans if span[0] > 0]
-    long = [span for span in running if span[2] - span[1] >= LEAST_SPAN_S]
+    long = [span for span in running if span[2] - span[1] >= least]
     return long or sorted(running, key=lambda span: span[1] - span[2])[:1]
 
 
-def _warm(start: float, end: float, agents: int, loads: Sequence[LoadSample], turns: Sequence[Turn]) -> float:
+def _warm(
+    start: float, end: float, agents: int, loads: Sequence[LoadSample], turns: Sequence[Turn], lead: float
+) -> float:
     """When the warm-up of a level has ended; `end` when it never did."""
     full = next((load.t for load in loads if start <= load.t < end and load.active >= agents), end)
-    seen: set[str] = set()
-    ready = full
+    own: dict[str, list[Turn]] = defaultdict(list)
     for turn in sorted(turns, key=lambda turn: turn.t_queued):
-        if turn.agent in seen:
-            continue
-        seen.add(turn.agent)
-        # An agent may have been started a moment before the sample that first shows it.
-        if start - 2.0 <= turn.t_queued < end:
-            ready = max(ready, end if turn.t_first_token is None else turn.t_first_token)
-    return min(ready, end)
+        if turn.parent is None:
+            own[turn.agent].append(turn)
+    joined = [mine for mine in own.values() if start - lead <= mine[0].t_queued < end]
+    return min(end, max([full, *(_arrived(mine, end) for mine in joined)]))
+
+
+def _arrived(turns: Sequence[Turn], end: float) -> float:
+    """When an agent was part of the load: it had a first token, or a request of it had failed."""
+    for turn in turns:
+        if turn.t_first_token is not None:
+            return turn.t_first_token
+        if turn.error_kind not in (None, "cancelled"):
+            return turn.t
+    return end

@@ -28,19 +28,9 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True):
     """Where `agents` is None: a level that looks like the knee, if only a further level confirmed it."""
     already_past: bool = False
     """The knee lies at or below the smallest level tested."""
+    soft_ceiling: bool = False
+    """All levels share one total, so the knee lies below: `agents` are the fewest that have all of it."""
     why: str
-
-
-class Cliff(msgspec.Struct, frozen=True, kw_only=True):
-    """The level at which things get worse for good."""
-
-    agents: int | None = None
-    low: int | None = None
-    """The largest level below it that was fine; the cliff lies above it and not above `agents`."""
-    cause: str | None = None
-    """throughput, preemptions, prefix hits, KV pool full, refused."""
-    why: str
-    predicted: Prediction | None = None
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +43,18 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     verified: bool | None = None
     """Whether tested levels bear it out; None while none beyond it was tested."""
     why: str
+
+
+class Cliff(msgspec.Struct, frozen=True, kw_only=True):
+    """The level at which things get worse for good."""
+
+    agents: int | None = None
+    low: int | None = None
+    """The largest level below it that was fine; the cliff lies above it and not above `agents`."""
+    cause: str | None = None
+    """throughput, preemptions, KV pool full, prefix hits lost, requests refused."""
+    why: str
+    predicted: Prediction | None = None
 
 
 class Attainment(msgspec.Struct, frozen=True, kw_only=True):

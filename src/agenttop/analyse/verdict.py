@@ -23,7 +23,7 @@ then moves no median."""
 FAILED_SHARE = 0.05
 
 GAP_S = 5.0
-"""The driver reports once a second; a longer silence is a hole in the recording."""
+"""The driver reports once a second of real time; a longer silence is a hole in the recording."""
 
 DRIFT_SHARE = 0.25
 """A decode rate that moves by more than this in the window, beyond chance, is not steady."""
@@ -32,11 +32,16 @@ SERVING = frozenset({"ok", "busy", "asleep"})
 
 
 def why_invalid(
-    span: Span, loads: Sequence[LoadSample], turns: Sequence[Turn], engines: Sequence[EngineSample]
+    span: Span,
+    loads: Sequence[LoadSample],
+    turns: Sequence[Turn],
+    engines: Sequence[EngineSample],
+    speedup: float = 1.0,
 ) -> list[str]:
     """Reasons, the weightiest first; none when the level is valid.
 
     `loads`, `turns` (ended) and `engines` (of the level's engine) are those within the steady window.
+    `speedup`: session seconds per second; samples are that much further apart.
     """
     return [
         *_too_little(span, loads, turns),
@@ -44,7 +49,7 @@ def why_invalid(
         *_client(loads),
         *_failed(turns),
         *_engine(engines),
-        *_gap(span, loads),
+        *_gap(span, loads, GAP_S * speedup),
         *_unsteady(turns),
     ]
 
@@ -69,7 +74,7 @@ def _too_little(span: Span, loads: Sequence[LoadSample], turns: Sequence[Turn]) 
         near = span.window_s > LEAST_WINDOW_S - 1  # 29.97 s must not read as 30
         had = math.floor(span.window_s * 10) / 10 if near else round(span.window_s)
         reasons.append(f"too short: {had:g} s after the warm-up, {LEAST_WINDOW_S:.0f} s are needed")
-    done = {turn.agent for turn in turns if completed(turn)}
+    done = {turn.agent for turn in turns if completed(turn) and turn.parent is None}
     if not done:
         reasons.append("no turn was completed")
     elif len(done) < span.agents:
@@ -115,16 +120,17 @@ def _engine(engines: Sequence[EngineSample]) -> list[str]:
     return reasons
 
 
-def _gap(span: Span, loads: Sequence[LoadSample]) -> list[str]:
+def _gap(span: Span, loads: Sequence[LoadSample], most: float) -> list[str]:
     times = [span.steady, *(load.t for load in loads), span.end]
     longest = max(later - earlier for earlier, later in pairwise(times))
-    if longest > GAP_S and span.window_s > 0:
+    if longest > most and span.window_s > 0:
         return [f"the recording has a hole of {units.seconds(longest)}"]
     return []
 
 
 def _unsteady(turns: Sequence[Turn]) -> list[str]:
-    moved = drift([rate for turn in turns if (rate := decode_rate(turn)) is not None])
+    own = [turn for turn in turns if turn.parent is None]
+    moved = drift([rate for turn in own if (rate := decode_rate(turn)) is not None])
     if moved is None or not moved.real or abs(moved.change) <= DRIFT_SHARE:
         return []
     way = "fell" if moved.change < 0 else "rose"

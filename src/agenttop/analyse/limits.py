@@ -1,0 +1,248 @@
+"""What a level was limited by, and the series that prove it. Without them there is no verdict.
+
+Each rule looks at one candidate and answers with its evidence, or with nothing. Rules stand in the order in
+which a cause hides the ones behind it: while the client is the limit, nothing is known of the engine; while
+the pool overflows, rates are those of requests that are done twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agenttop.analyse.sight import Seen, look
+from agenttop.model import units
+
+__all__ = ["BOTTLENECKS", "Limit", "Seen", "bottleneck", "look"]
+
+NOTHING = "nothing is saturated"
+
+FULL = 0.95
+"""A pool or a processor filled beyond this is full."""
+
+ROOMY = 0.90
+"""A pool filled less than this has room for another request."""
+
+BUSY = 0.80
+"""A memory bus or a link busy for more than this share carries about what it can: there are always gaps."""
+
+QUEUED_SHARE = 0.2
+"""Requests held back in more than this share of the samples are a queue and not a moment's."""
+
+THROTTLED_SHARE = 0.2
+CLIENT_SHARE = 0.1
+
+WAITING_SHARE = 0.5
+"""Agents that spend more than this share of their requests before the first token wait for prefill."""
+
+CONSTANT_SHARE = 0.15
+"""Totals that differ by less are the same total."""
+
+GROWN = 1.25
+"""A level with this many times the agents, or the wait, is a larger one."""
+
+MEAGRE = 0.5
+"""An agent added that brings less than this share of what those before it had marks a limit near."""
+
+BOTTLENECKS = (
+    "client", "KV pool", "thermal throttle", "PCIe", "slots", "prefill budget", "admission queue",
+    "decode bandwidth", "power throttle", "CPU/RAM", "compute", NOTHING,
+)  # fmt: skip
+"""All verdicts, in the order in which they are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The verdict on a level."""
+
+    name: str | None
+    """One of `BOTTLENECKS`; None where no series proves any."""
+    evidence: str
+    """The numbers it rests on; without a verdict, what is lacking."""
+
+
+def bottleneck(seen: Seen, before: Sequence[Seen] = ()) -> Limit:
+    """The limit of a level; `before` are other levels of the session, of which smaller ones are compared."""
+    smaller = [other for other in before if other.agents * GROWN <= seen.agents]
+    proven = [(name, evidence) for name, rule in _RULES if (evidence := rule(seen, smaller)) is not None]
+    if proven:
+        (name, evidence), *others = proven
+        also = "".join(f"; also {other}: {why}" for other, why in others[:2])
+        return Limit(name, evidence + also)
+    lacks = _lacks(seen)
+    if lacks:
+        return Limit(None, f"cannot be told without {', '.join(lacks)}")
+    return Limit(NOTHING, _at_ease(seen))
+
+
+def _client(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if seen.client_share is None or seen.client_share <= CLIENT_SHARE:
+        return None
+    return (
+        f"the client was the limit in {units.percent(seen.client_share)} of the seconds ({seen.client_why})"
+    )
+
+
+def _pool(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    fill = f"KV pool {units.percent(seen.kv_active)} full at most" if seen.kv_active is not None else ""
+    if seen.preemptions:
+        return f"{units.plural(seen.preemptions, 'preemption')}" + (f", {fill}" if fill else "")
+    held_back = seen.waiting_share is not None and seen.waiting_share > 0
+    if seen.kv_active is not None and seen.kv_active >= FULL and held_back:
+        return f"{fill} while requests waited in {units.percent(seen.waiting_share)} of the samples"
+    return None
+
+
+def _thermal(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if seen.thermal_share is None or seen.thermal_share <= THROTTLED_SHARE:
+        return None
+    return (
+        f"heat held the clocks down in {units.percent(seen.thermal_share)} of {seen.gpu_samples} GPU samples"
+    )
+
+
+def _power(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if seen.power_share is None or seen.power_share <= THROTTLED_SHARE:
+        return None
+    share = units.percent(seen.power_share)
+    return f"a power limit held the clocks down in {share} of {seen.gpu_samples} GPU samples"
+
+
+def _pcie(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if seen.pcie_share is None or seen.pcie_share <= BUSY:
+        return None
+    share = units.percent(seen.pcie_share)
+    return f"PCIe carries {share} of what its link can (median of {seen.gpu_samples} samples)"
+
+
+def _slots(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if not _queues(seen) or seen.slots_total is None or (seen.running_max or 0) < seen.slots_total:
+        return None
+    return f"{_queue(seen)} with all {seen.slots_total} slots taken{_room(seen)}"
+
+
+def _prefill(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if seen.prefill_share is None or seen.prefill_tok_s is None or seen.agents < 2:
+        return None
+    share = f"{units.percent(seen.prefill_share)} of the agents' request time is spent before the first token"
+    if seen.prefill_share <= WAITING_SHARE:
+        return None
+    for other in smaller:
+        if not (other.prefill_tok_s and other.wait_s and seen.wait_s):
+            continue
+        constant = abs(seen.prefill_tok_s / other.prefill_tok_s - 1) <= CONSTANT_SHARE
+        if constant and seen.wait_s >= GROWN * other.wait_s:
+            was = f"{units.rate(other.prefill_tok_s)} with {units.plural(other.agents, 'agent')}"
+            grown = f"{units.seconds(other.wait_s)} to {units.seconds(seen.wait_s)}"
+            now = units.rate(seen.prefill_tok_s)
+            return f"prefill stays at {now} tok/s ({was}) while the wait grows from {grown}; {share}"
+    # Without a smaller level: several agents that all wait for the first token share one budget.
+    if (seen.prefilling or 0.0) >= 1.5:
+        rate = units.rate(seen.prefill_tok_s)
+        return f"{share}; {seen.prefilling:.1f} requests at a time wait for it at {rate} tok/s"
+    return None
+
+
+def _admission(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if not _queues(seen) or seen.kv_active is None or seen.kv_active >= ROOMY:
+        return None
+    return f"{_queue(seen)}{_room(seen)}"
+
+
+def _bandwidth(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if seen.mem_util is None or seen.mem_util < BUSY or (seen.prefill_share or 0.0) > WAITING_SHARE:
+        return None
+    share = units.percent(seen.mem_util)
+    return f"GPU memory busy {share} (median of {seen.gpu_samples} samples){_gain(seen, smaller)}"
+
+
+def _compute(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    if seen.util is None or seen.util < FULL or seen.mem_util is None or seen.mem_util >= BUSY:
+        return None
+    gain = _gained(seen, smaller)
+    if gain is None or gain >= MEAGRE:
+        return None
+    return (
+        f"GPU busy {units.percent(seen.util)}, its memory only {units.percent(seen.mem_util)}"
+        f" (medians of {seen.gpu_samples} samples){_gain(seen, smaller)}"
+    )
+
+
+def _host(seen: Seen, smaller: Sequence[Seen]) -> str | None:
+    reasons = []
+    if seen.cpu is not None and seen.cpu >= FULL - 0.1:
+        reasons.append(f"CPU busy {units.percent(seen.cpu)} (median)")
+    if seen.swapped_in:
+        reasons.append(f"swapping in up to {units.byte_rate(seen.swapped_in)}")
+    if seen.ram_available is not None and seen.ram_available < 1 - FULL:
+        reasons.append(f"RAM {units.percent(seen.ram_available)} available at least")
+    return ", ".join(reasons) or None
+
+
+Rule = Callable[[Seen, Sequence[Seen]], str | None]
+
+_RULES: tuple[tuple[str, Rule], ...] = (
+    ("client", _client),
+    ("KV pool", _pool),
+    ("thermal throttle", _thermal),
+    ("PCIe", _pcie),
+    ("slots", _slots),
+    ("prefill budget", _prefill),
+    ("admission queue", _admission),
+    ("decode bandwidth", _bandwidth),
+    ("power throttle", _power),
+    ("CPU/RAM", _host),
+    ("compute", _compute),
+)
+
+
+def _queues(seen: Seen) -> bool:
+    return seen.waiting_share is not None and seen.waiting_share > QUEUED_SHARE
+
+
+def _queue(seen: Seen) -> str:
+    return f"requests waited in {units.percent(seen.waiting_share)} of the samples"
+
+
+def _room(seen: Seen) -> str:
+    return f", KV pool {units.percent(seen.kv_active)} full at most" if seen.kv_active is not None else ""
+
+
+def _gained(seen: Seen, smaller: Sequence[Seen]) -> float | None:
+    """What each agent more than the next smaller level brought, as a share of what those before had."""
+    near = max(smaller, key=lambda other: other.agents, default=None)
+    if near is None or not near.decode_tok_s or seen.decode_tok_s is None:
+        return None
+    each = (seen.decode_tok_s - near.decode_tok_s) / (seen.agents - near.agents)
+    return each / (near.decode_tok_s / near.agents)
+
+
+def _gain(seen: Seen, smaller: Sequence[Seen]) -> str:
+    gain = _gained(seen, smaller)
+    return (
+        "" if gain is None else f"; each agent more brings {units.percent(max(0.0, gain))} of those before it"
+    )
+
+
+def _lacks(seen: Seen) -> list[str]:
+    """Series without which nobody can say that nothing is saturated."""
+    wanted = {
+        "GPU utilisation": seen.util,
+        "GPU memory utilisation": seen.mem_util,
+        "the engine's queue": seen.waiting_share,
+        "the KV pool": seen.kv_active,
+        "CPU use": seen.cpu,
+    }
+    lacking = [name for name, value in wanted.items() if value is None]
+    if seen.util is not None and seen.util >= FULL:
+        # Busy all the time by the driver's count: how near to what it can do, only other levels tell.
+        lacking.append("a smaller level to compare with, since the GPU is never idle")
+    return lacking
+
+
+def _at_ease(seen: Seen) -> str:
+    return (
+        f"GPU busy {units.percent(seen.util)}, its memory {units.percent(seen.mem_util)}, KV pool"
+        f" {units.percent(seen.kv_active)} full at most, CPU {units.percent(seen.cpu)}, requests waited in"
+        f" {units.percent(seen.waiting_share)} of the samples"
+    )
