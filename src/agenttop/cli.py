@@ -19,7 +19,7 @@ from agenttop.commands.arguments import watch_arguments
 from agenttop.errors import AgenttopError
 
 COMMANDS = {
-    "demo": ("demo", "a real llama.cpp server on a generated model, agents on it, and the console"),
+    "demo": ("demo", "an engine, real or simulated, agents on it, and the console"),
     "run": ("run", "run a profile of agents, level by level, and record it"),
     "replay": ("replay", "play a recorded session in the console"),
     "compare": ("compare", "tables of recordings, one row per level"),

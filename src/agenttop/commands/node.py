@@ -15,6 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", type=float, default=1.0, metavar="S", help="seconds between looks (1)")
     parser.add_argument("--demo", action="store_true", help="start a demo engine and end with the console")
     parser.add_argument("--demo-agents", type=int, default=4, help=argparse.SUPPRESS)
+    parser.add_argument("--sim-host", help=argparse.SUPPRESS)
+    parser.add_argument("--sim-model", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--sim-speedup", type=float, default=1.0, help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,6 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
         interval_s=max(0.1, arguments.interval),
         demo=arguments.demo,
         demo_agents=arguments.demo_agents,
+        sim_host=arguments.sim_host,
+        sim_model=arguments.sim_model,
+        sim_speedup=arguments.sim_speedup,
         out=Path(arguments.out) if arguments.out else None,
     )
     return main(settings)

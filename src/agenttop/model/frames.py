@@ -42,7 +42,7 @@ class Session(Frame, frozen=True, kw_only=True, tag="session"):
     agenttop: str = ""
     python: str = ""
     demo: bool = False
-    """The engine is the demo engine: a real llama.cpp server on random weights."""
+    """The engine is the demo's own: a real llama.cpp server on random weights, or a simulated one."""
     node_pid: int | None = None
     recording: str | None = None
     """Path of the recording on the host of the node; None when recording is off."""

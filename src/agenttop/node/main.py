@@ -20,9 +20,9 @@ from agenttop import paths
 from agenttop.collect.host import host_facts
 from agenttop.collect.schedule import Ticker
 from agenttop.errors import AgenttopError, UsageError
-from agenttop.model import commands as c
 from agenttop.model.clock import SessionClock, SystemClock
 from agenttop.model.frames import SCHEMA, Bye, Event, Session
+from agenttop.node import demo
 from agenttop.node.director import Director
 from agenttop.node.doors import Doorman
 from agenttop.node.experiment import Experiments
@@ -38,12 +38,6 @@ from agenttop.wire.codec import encode
 ANNOUNCE_S = 10.0
 """How often the recording's size and the session's file are brought up to date."""
 
-
-DEMO_PACE = 6.0
-"""A demo is watched for minutes: people and tools of the profile answer faster in it."""
-
-DEMO_CONTEXT = 16384
-"""Tokens of KV cache for four slots."""
 
 LEAST_INTERVAL_S = 0.2
 """Engines that run faster than life are looked at more often, but no more often than this (real seconds)."""
@@ -108,7 +102,7 @@ class Node:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Future[str] | None = None
         self._jobs: set[asyncio.Task[None]] = set()
-        self._demo: Any = None
+        self._demo: demo.Engine | None = None
 
     async def serve(self) -> None:
         """Run the session to its end."""
@@ -218,10 +212,8 @@ class Node:
             self._end_if_alone()
 
     async def _start_demo(self) -> None:
-        from agenttop.demo.engine import DemoEngine
-
-        self.hub.event("demo.starting", "starting the demo engine: llama.cpp on a random-weight model")
-        starting = asyncio.ensure_future(asyncio.to_thread(DemoEngine.start, context=DEMO_CONTEXT))
+        self.hub.event("demo.starting", demo.announcement(self._settings))
+        starting = asyncio.ensure_future(asyncio.to_thread(demo.start, self._settings))
         try:
             # Shielded: an engine that is being started when the session ends must still be stopped.
             self._demo = await asyncio.shield(starting)
@@ -234,7 +226,7 @@ class Node:
                 self._demo = await starting
             raise
         self._engines.add(self._demo.url, load_allowed=True)
-        self._wishes.obey(demo_load(self._demo.url, self._settings.demo_agents))
+        self._wishes.obey(demo.load(self._demo.url, self._settings))
 
     # Consoles and their wishes
 
@@ -275,17 +267,14 @@ def _ended_by(number: int) -> str:
     return f"ended by signal {signal.Signals(number).name}"
 
 
-def demo_load(url: str, agents: int) -> c.StartAgents:
-    """What the demo starts by itself."""
-    return c.StartAgents(engine=url, profile="human", target=agents, stagger_s=4.0, pace=DEMO_PACE)
-
-
 def _simulated(settings: NodeSettings) -> tuple[float, str | None]:
     """How many times faster than life the session runs, and the host its engine stands for.
 
     Asked before anything else, because every time of the session follows from it. Engines named together
     must agree. Raises UsageError when they do not.
     """
+    if settings.demo:
+        return demo.simulated(settings)
     from agenttop.collect.engine.simulated import speedup_of
 
     answers = {url: speedup_of(url) for url in settings.urls}

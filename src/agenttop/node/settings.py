@@ -21,6 +21,10 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     demo: bool = False
     """Start a demo engine, four agents on it, and end with the console."""
     demo_agents: int = 4
+    sim_host: str | None = None
+    """The demo engine is a simulated one on this host preset; None: a real one."""
+    sim_model: str = "qwen3.5-9b-4bit"
+    sim_speedup: float = 1.0
     discover: bool = True
     """Look for engines on this host."""
     scrape_metrics: bool = True
@@ -41,6 +45,9 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
             line += ["--out", str(self.out)]
         if self.demo:
             line += ["--demo", "--demo-agents", str(self.demo_agents)]
+        if self.sim_host is not None:
+            line += ["--sim-host", self.sim_host, "--sim-model", self.sim_model]
+            line += ["--sim-speedup", str(self.sim_speedup)]
         if not self.discover:
             line += ["--no-discovery"]
         if not self.scrape_metrics:
