@@ -79,6 +79,8 @@ class Belief:
     """What the levels so far say; from `analyse.knee`."""
 
     knee: int | None = None
+    suspect: int | None = None
+    """Without a knee: a level that looks like one, if only further levels confirmed it."""
     cliff: int | None = None
     """The first level past the cliff."""
     holds: int | None = None
@@ -88,6 +90,11 @@ class Belief:
     """The lowest level beyond `holds` that does not hold it."""
     fits: int | None = None
     """Agents that fit by arithmetic: into the KV pool, by the contexts seen so far, or the slots."""
+
+    @property
+    def bend(self) -> int | None:
+        """Where the knee is, or may be."""
+        return self.knee if self.knee is not None else self.suspect
 
 
 @dataclass(slots=True)
@@ -178,7 +185,7 @@ class Search:
         return [*self._refine(), *self._verify(), *self._bisect(), *self._confirm()]
 
     def _refine(self) -> list[Step]:
-        knee = self.belief.knee
+        knee = self.belief.bend
         done = sum(level.purpose == "refine" for level in self.measured)
         if knee is None or done >= MOST_REFINED:
             return []
@@ -215,7 +222,7 @@ class Search:
         return [Step(middle, "capacity", f"the capacity is narrowed down from {holds} to {breaks} agents")]
 
     def _confirm(self) -> list[Step]:
-        knee = self.belief.knee
+        knee = self.belief.bend
         times = Counter(level.agents for level in self.measured)
         done = sum(level.purpose == "confirm" for level in self.measured)
         if knee is None or done >= MOST_CONFIRMED:
@@ -257,6 +264,7 @@ def believed(report: KneeReport | None) -> Belief:
         holds, breaks = capacity.agents or 0, capacity.fails_at
     return Belief(
         knee=report.knee.agents,
+        suspect=report.knee.unconfirmed,
         cliff=report.cliff.agents,
         holds=holds,
         breaks=breaks,

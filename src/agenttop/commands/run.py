@@ -178,7 +178,7 @@ def _slo(arguments: argparse.Namespace) -> str | None:
     """The SLO as written, once it has been understood."""
     if arguments.slo is None:
         return None
-    from agenttop.analyse.capacity import parse_slo
+    from agenttop.analyse.slo import parse_slo
 
     parse_slo(arguments.slo)
     return str(arguments.slo)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 
@@ -99,7 +100,8 @@ class Experiments:
                     fill_s=None if wish.stagger_s is not None else min(FILL_S, share * 0.3),
                 )
                 end = await runner.run(order, _start(wish, step.agents) if number == 0 else None)
-                search.add(Measured(step.agents, step.purpose, end.took_s, end.how))
+                level = Measured(step.agents, step.purpose, end.took_s, end.how)
+                await asyncio.to_thread(search.add, level)
                 reporter.interim(search)
             self._director.stop_all("node")
             reporter.final(search, step)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from agenttop.analyse.compare import rows_of
 from agenttop.analyse.material import Material
-from agenttop.analyse.points import LevelPoint
+from agenttop.analyse.points import LevelPoint, points_of
 from agenttop.analyse.row import LevelRow
 from agenttop.model.frames import AgentSample, EngineSample, Event, Frame, Level, LoadSample, Session, Turn
 
@@ -20,8 +21,6 @@ MOST_TURNS = 20_000
 MOST_ARRIVALS_BYTES = 64_000_000
 """Bounds on what is kept of two levels; beyond the second the oldest turns keep their counts and lose the
 times of their single tokens, which are then taken as evenly spread."""
-
-RUN_EVENTS = "run."
 
 
 @dataclass(slots=True)
@@ -91,24 +90,19 @@ class LevelBook:
 
     def end(self, level: Level, now: float) -> LevelRow | None:
         """A level is over. Figures of the one before are taken anew: its last requests are in by now."""
-        from agenttop.analyse.compare import point_of
-
-        self._material.duration = max(self._material.duration, now)
         rows = self._rows(now)
+        points = points_of(self._material, rows)
         if self.over and len(rows) > 1:
             before = self.over[-1]
-            before.row, before.point = rows[-2], point_of(rows[-2], self._material)
-        row = rows[-1] if rows else None
-        self.over.append(Over(level, row, point_of(row, self._material) if row else None))
-        return row
+            before.row, before.point = rows[-2], points[-2]
+        self.over.append(Over(level, rows[-1] if rows else None, points[-1] if points else None))
+        return self.over[-1].row
 
     def points(self) -> list[LevelPoint]:
         """All levels that are over, in order."""
         return [level.point for level in self.over if level.point is not None]
 
     def _rows(self, now: float) -> list[LevelRow]:
-        from agenttop.analyse.compare import rows_of
-
         material = self._material
         material.duration = max(now, material.loads[-1].t if material.loads else now)
         return [self._counted_live(row) for row in rows_of(material)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agenttop.analyse import knee
 from agenttop.analyse.report import KneeReport
 from agenttop.analyse.search import Belief, Done, Search, believed
 from agenttop.model.frames import Finding
@@ -22,12 +23,10 @@ class Reporter:
         self._report: KneeReport | None = None
 
     def belief(self) -> Belief:
-        """What the levels so far say, for the search."""
-        from agenttop.analyse import knee
-
+        """What the levels so far say, for the search. Takes up to a second: not for the event loop."""
         points = self._book.points()
-        self._report = report = knee.analyse(points, slo=self._slo) if points else None
-        return believed(report)
+        self._report = knee.analyse(points, slo=self._slo) if points else None
+        return believed(self._report)
 
     def interim(self, search: Search) -> None:
         """Publish how it stands."""
