@@ -11,7 +11,7 @@ from agenttop.model.frames import Event, Frame
 from agenttop.tui.actions import footer
 from agenttop.view.look import Play
 from tests.tui.sources import console_on
-from tests.view import scenes
+from tests.view import scenes, vllm_scenes
 from tests.view.draw import drawn
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -43,6 +43,8 @@ SCENES: dict[str, tuple[list[Frame], float, Play | None]] = {
     "stale": (scenes.running(60), 72.0, None),
     "down": (scenes.down(), 61.5, None),
     "loading": (scenes.loading(), 1.6, None),
+    "simulated-search": (vllm_scenes.searching(), 401.0, None),
+    "vllm": (vllm_scenes.searching(60, simulated=False, trouble=False, found=False), 60.4, None),
 }
 
 
@@ -62,6 +64,13 @@ async def test_dialog(name: str, size: tuple[int, int], golden: Golden) -> None:
     async with console_on(scenes.running(40), 40.4, size) as running:
         await running.press(DIALOGS[name])
         golden(f"{name}-{size[0]}x{size[1]}", running.screen)
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+async def test_events_whole(size: tuple[int, int], golden: Golden) -> None:
+    async with console_on(vllm_scenes.searching(), 401.0, size) as running:
+        await running.press("v")
+        golden(f"events-{size[0]}x{size[1]}", running.screen)
 
 
 @pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)

@@ -238,9 +238,7 @@ class Store:
         self.findings[frame.what] = frame
         # On the time axis too, unless the node has said it there in the same words.
         if not any(event.text == frame.sentence for event in islice(reversed(self.events), 5)):
-            self.events.append(
-                Event(t=frame.t, event=f"finding.{frame.what}", text=f"{frame.what}: {frame.sentence}")
-            )
+            self.events.append(Event(t=frame.t, event=f"finding.{frame.what}", text=frame.sentence))
 
     def _fold_event(self, frame: Event) -> None:
         self.events.append(frame)

@@ -12,6 +12,9 @@ from agenttop.view.store import Store
 
 DEMO_NOTICE = "DEMO engine: random weights"
 
+ROOMY = 100
+"""From so many cells on the first line also tells how long a level lasts."""
+
 ENGINE_WORDS: dict[str, tuple[str, str]] = {
     "loading": (" LOADING ", "badge"),
     "starting": (" STARTING ", "badge"),
@@ -27,7 +30,13 @@ ENGINE_WORDS: dict[str, tuple[str, str]] = {
 def header(store: Store, width_cells: int, look: Look) -> list[Line]:
     """Two lines of exactly `width_cells`: identity, load, clock, recording; notice, state words, own cost."""
     engine = engine_in_focus(store, look)
-    right_above: Line = [*_load(store), gap(), (units.clock(store.now), "strong"), gap(), *_recording(store)]
+    right_above: Line = [
+        *_load(store, width_cells < ROOMY),
+        gap(),
+        (units.clock(store.now), "strong"),
+        gap(),
+        *_recording(store),
+    ]
     own = own_cost(store)
     words = state_words(store, look)
     left_below: Line = []
@@ -72,7 +81,7 @@ def _identity(store: Store, engine: EngineSample | None, room: int) -> Line:
     return line
 
 
-def _load(store: Store) -> Line:
+def _load(store: Store, brief: bool) -> Line:
     load = store.load
     if load is None or (load.target == 0 and load.active == 0):
         return [("no agents", "label")]
@@ -87,7 +96,7 @@ def _load(store: Store) -> Line:
         line += [gap(), (f"level {level.level + 1}{of}", "text")]
         if level.purpose:
             line.append((f" {foreign(level.purpose, 10)}", "accent"))
-        if level.t_end is not None:
+        if level.t_end is not None and not brief:
             line.append((f"  {units.seconds(level.t_end - store.now)} left", "label"))
     return line
 

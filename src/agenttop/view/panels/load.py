@@ -8,20 +8,25 @@ from agenttop.model.frames import Finding, Level, LoadSample
 from agenttop.view.spans import Line, foreign, spread, wrap
 from agenttop.view.store import Store
 
-KINDS_SHOWN = 4
+MANY_KINDS, FEW_KINDS = 4, 2
+"""Kinds of failures that are named, with and without much room."""
 
 
 def load(store: Store, width: int, most: int, *, calm: bool = True) -> list[Line]:
     """At most `most` lines. Not `calm`: only what is not as it should be, for where lines are scarce."""
     lines: list[Line] = []
     sample = store.load
-    trouble = _trouble(sample) if sample is not None else []
-    level = _level(store)
-    if sample is not None and (trouble or level or (calm and _has_run(sample))):
-        told = [*level, *trouble, *(_figures(sample) if calm else _figures(sample)[:1])]
+    trouble = _trouble(sample, MANY_KINDS if width >= 110 else FEW_KINDS) if sample is not None else []
+    if sample is not None and (trouble or (calm and _has_run(sample))):
+        told = [*trouble, *_level(store), *_figures(sample)]
         lines.append(spread([[("load    ", "label"), *told[0]], *told[1:]], width, 3))
+        if sample.client_limited and calm:
+            reason = foreign(sample.client_limited, 200)
+            lines.append([("client  ", "label"), ("is the limit: ", "bad"), (reason, "bad")])
     for finding in store.findings.values():
         lines += _finding(finding, width)
+    if len(lines) > most > 0:
+        lines[most - 1] = [*lines[most - 1], (" …", "label")]
     return lines[:most]
 
 
@@ -29,15 +34,13 @@ def _has_run(sample: LoadSample) -> bool:
     return bool(sample.target or sample.active or sample.turns_done)
 
 
-def _trouble(sample: LoadSample) -> list[Line]:
+def _trouble(sample: LoadSample, kinds: int) -> list[Line]:
     """What somebody should look at, the gravest first."""
     parts: list[Line] = []
-    if sample.client_limited:
-        parts.append([("client is the limit: ", "label"), (foreign(sample.client_limited, 80), "bad")])
     if sample.stalled:
         parts.append([(str(sample.stalled), "bad"), (" stalled", "label")])
     if sample.failures:
-        parts.append([("fail ", "label"), (units.count(sample.failures), "bad"), *_kinds(sample)])
+        parts.append([("fail ", "label"), (units.count(sample.failures), "bad"), *_kinds(sample, kinds)])
     if sample.unseen_in_flight:
         parts.append(
             [(units.count(sample.unseen_in_flight), "warn"), (" sent and not seen by the engine", "label")]
@@ -45,14 +48,14 @@ def _trouble(sample: LoadSample) -> list[Line]:
     return parts
 
 
-def _kinds(sample: LoadSample) -> Line:
+def _kinds(sample: LoadSample, most: int) -> Line:
     """`: stall 2, cut 1`, the most frequent first."""
     kinds = sorted(sample.failure_kinds.items(), key=lambda kind: (-kind[1], kind[0]))
     line: Line = []
-    for kind, count in kinds[:KINDS_SHOWN]:
+    for kind, count in kinds[:most]:
         line += [(", " if line else ": ", "label"), (foreign(kind, 20), "text"), (f" {count}", "text")]
-    if len(kinds) > KINDS_SHOWN:
-        line.append((f", {len(kinds) - KINDS_SHOWN} more kinds", "label"))
+    if len(kinds) > most:
+        line.append((f", {units.plural(len(kinds) - most, 'more kind')}", "label"))
     return line
 
 
@@ -98,9 +101,8 @@ def level_words(level: Level, now: float) -> Line:
 
 
 def _finding(finding: Finding, width: int) -> list[Line]:
-    name = f"{foreign(finding.what, 12)}: "
-    wrapped = wrap(foreign(finding.sentence, 400), max(10, width - 8), "text")
+    wrapped = wrap(foreign(finding.sentence, 400), max(10, width - 10), "text")
     if not wrapped:
         return []
-    first: Line = [(f"{name:<8}", "accent"), *wrapped[0]]
+    first: Line = [("found   ", "accent"), *wrapped[0]]
     return [first, *([("        ", "text"), *line] for line in wrapped[1:])]

@@ -272,9 +272,9 @@ def _progress(store: Store, row: Row, width: int) -> Line:
 
 
 COLUMNS: dict[str, Column] = {
-    "slot": Column("#", 4, 4, _slot, at_right=True),
+    "slot": Column("#", 3, 3, _slot, at_right=True),
     "agent": Column("agent", LEAST_NAME, LEAST_NAME, _agent),
-    "state": Column("state", 9, 10, _state),
+    "state": Column("state", 10, 10, _state),
     "context": Column("context", CONTEXT_TEXT + 6, CONTEXT_TEXT + 25, _context),
     "rate": Column("tok/s", 5, 5, _rate, at_right=True),
     "trend": Column("trend", 8, 30, _trend),
