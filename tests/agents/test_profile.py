@@ -129,7 +129,7 @@ def test_a_missing_key_says_what_belongs_there() -> None:
 
 
 def test_a_key_in_the_wrong_section_is_found() -> None:
-    assert problems(GOOD + "\n[extra]\ntemperature = 1\n")[0].endswith("extra: not a key of a profile")
+    assert problems(GOOD + "\n[quux]\ntemperature = 1\n")[0].endswith("quux: not a key of a profile")
     wrong = problems(GOOD.replace("[pacing]", "[pacing]\ntemperature = 1"))
     assert wrong[0].endswith("pacing.temperature: not a key of a profile; nearest: request.temperature")
 
@@ -137,10 +137,10 @@ def test_a_key_in_the_wrong_section_is_found() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"to_fraction": 0.05}, "75 tokens after a compaction is not more than the system prompt (100)"),
+        ({"system": 1390}, "not one turn fits between 1420 tokens of system prompt, tools and summary"),
         ({"first": 1500}, "do not fit into the limit (1500)"),
         ({"summary": 2000}, "not below context.limit (1500)"),
-        ({"input": 1200}, "not one turn fits"),
+        ({"input": 1400}, "not one turn fits"),
     ],
 )
 def test_contradictions(change: dict, said: str) -> None:

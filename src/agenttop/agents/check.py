@@ -250,19 +250,14 @@ def _contradictions(profile: Profile, reader: _Reader) -> list[Problem]:
     def note(key: str, text: str) -> None:
         found.append(reader.contradiction(key, text))
 
-    target = compaction.to_fraction * context.limit
-    if target <= context.fixed:
-        what = "the system prompt" if not context.tools else "system prompt and tools"
-        note(
-            "compaction.to_fraction",
-            f"{target:.0f} tokens after a compaction is not more than {what} ({context.fixed})",
-        )
+    if compaction.summary >= context.limit:
+        note("compaction.summary", f"not below context.limit ({context.limit})")
+    target = context.fixed + compaction.summary
     if context.fixed + context.shared_document + context.first.lowest >= context.limit:
         note("context.system", f"system prompt and first message do not fit into the limit ({context.limit})")
     if target + profile.turn.input.lowest + profile.turn.output.lowest >= context.limit:
-        note("turn.input", f"not one turn fits between a compaction and the limit ({context.limit})")
-    if compaction.summary >= context.limit:
-        note("compaction.summary", f"not below context.limit ({context.limit})")
+        what = f"{target} tokens of system prompt, tools and summary"
+        note("turn.input", f"not one turn fits between {what} and the limit ({context.limit})")
     if profile.start.kind in ("at-once", "spread") and profile.start.stagger_s > 0:
         note("start.stagger_s", f"contradicts start.kind {profile.start.kind}")
     if profile.start.cycle_s is not None and profile.start.kind != "spread":

@@ -88,7 +88,7 @@ class Conversation:
         """Tokens it is compacted to."""
         if self._aim is not None:
             return max(self._fixed + 1, min(self._aim, self._limit))
-        return int(self._limit * self._profile.compaction.to_fraction)
+        return self._profile.compacted_below(self._limit)
 
     def aim(self, tokens: int) -> None:
         """From now on it is compacted to this size."""
@@ -96,7 +96,8 @@ class Conversation:
 
     def room_to(self, prompt_tokens: int) -> int:
         """What the next input must add so that the prompt has this size; at least one token."""
-        return max(1, prompt_tokens - (self.expected_tokens() if self.messages else self._fixed))
+        held = self.expected_tokens() if self.messages else self._opening_tokens()
+        return max(1, prompt_tokens - held)
 
     def expected_tokens(self) -> int:
         """Size of the prompt as it stands."""
@@ -139,17 +140,19 @@ class Conversation:
         planted: Sequence[tuple[float, str]] = (),
         question: str | None = None,
         words: str | None = None,
+        meant: int | None = None,
     ) -> None:
         """Add the next input; the first one brings the system prompt, the tools and a shared document.
 
         `result`: it is that of a tool, not a person's. `planted`: (depth, text) of lines that shall stand at
         these shares of the new text. `question`: its last line. Neither makes it longer than `input_tokens`,
         as long as there is room. `words`: the input itself, whatever its size; else it is generated.
+        `meant`: the size the plan wants the prompt to have; None: what it held, and `input_tokens`.
         """
         first = not self.messages
         if self._base is None:
             self._base = self._fixed if first else self.expected_tokens()
-        self.planned_tokens, self._base = self._base + input_tokens, None
+        self.planned_tokens, self._base = meant or self._base + input_tokens, None
         document = self._begin() if first else ""
         as_result = self._as_result(result)
         overhead = Parts(messages=2 if first else 0 if self._open else 1, calls=int(as_result))
@@ -285,6 +288,15 @@ class Conversation:
         """Tokens that a new conversation begins with, as planned."""
         context = self._profile.context
         return context.fixed + (context.shared_document if context.shared_system else 0)
+
+    def _opening_tokens(self) -> int:
+        """Size of what a new conversation begins with: as made, where it has been made."""
+        prefix = self._prefix
+        if prefix is None:
+            return self._fixed
+        tools = prefix.tools.chars if prefix.tools is not None else 0
+        chars = len(prefix.system) + len(prefix.document)
+        return round(self._ratio.tokens(Parts(chars=chars, messages=1, tool_chars=tools)))
 
     @property
     def _tool_role(self) -> bool:

@@ -88,7 +88,7 @@ KEYS = (
         low=0.01,
         high=0.9,
         required=True,
-        doc="Context after a compaction, as a share of the limit",
+        doc="Context after a compaction, as a share of the limit (never below what stays)",
     ),
     _tokens("compaction.summary", "Output tokens of the request that compacts", 1, required=True),
     _spread("pacing.tool_pause_s", "Seconds a tool runs", DAY_S, required=True),

@@ -59,7 +59,24 @@ def apply(data: dict[str, Any], overrides: Mapping[str, str], check: Check) -> l
             _table(data, base).pop(figure, None)
         else:
             _table(data, base)[figure] = value
+    _let_go(data, overrides)
     return problems
+
+
+def _let_go(data: dict[str, Any], overrides: Mapping[str, str]) -> None:
+    """What the file says about a choice that the user has changed goes with it, unless it was set too."""
+    start, pacing = _table(data, "start"), _table(data, "pacing")
+    gone: list[tuple[dict[str, Any], str, str]] = []
+    if "start.kind" in overrides:
+        if start.get("kind") in ("at-once", "spread", "steady"):
+            gone.append((start, "start", "stagger_s"))
+        if start.get("kind") != "spread":
+            gone.append((start, "start", "cycle_s"))
+    if "pacing.human_pause_s" in overrides and "human_pause_s" not in pacing:
+        gone.append((pacing, "pacing", "tool_turns"))
+    for table, section, name in gone:
+        if f"{section}.{name}" not in overrides:
+            table.pop(name, None)
 
 
 def _value(path: str, text: str) -> Any:

@@ -65,7 +65,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     """How a context that has reached its limit is shortened."""
 
     to_fraction: float
-    """Size afterwards, as a share of `context.limit`."""
+    """Size afterwards, as a share of `context.limit`; at least system prompt, tools and summary."""
     kind: str = "summary"
     """summary: a request for one, which replaces the history; truncate: the oldest turns are left out."""
     summary: int = 0
@@ -155,7 +155,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def compacted(self) -> int:
         """Tokens a context is compacted to."""
-        return int(self.context.limit * self.compaction.to_fraction)
+        return self.compacted_below(self.context.limit)
+
+    def compacted_below(self, limit: int) -> int:
+        """The same for another limit: never less than what stays and the summary, nor the whole of it."""
+        least = self.context.fixed + max(self.compaction.summary, 16)
+        return min(max(int(limit * self.compaction.to_fraction), least), int(limit * 0.95))
 
 
 def child_profile(profile: Profile) -> Profile:

@@ -6,6 +6,18 @@ import argparse
 from typing import Any
 
 
+def set_argument(parser: argparse.ArgumentParser) -> None:
+    """`--set KEY=VALUE`, for every command that takes a profile; read by `agents.overrides.read_settings`."""
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="another value for a key of the profile, e.g. context.limit=32k (repeatable)",
+    )
+
+
 def watch_arguments(parser: argparse.ArgumentParser, *, recording: str = "optional") -> None:
     """What every command that watches an engine takes; may stand before or after the command's name.
 

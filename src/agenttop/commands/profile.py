@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from agenttop.commands.arguments import set_argument
+
 SCHEMA = 1
+
+MOST_DRAWN = 256
+"""Agents in a timeline."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +26,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument(
         "--context", type=int, metavar="TOKENS", help="as fitted to an engine with this context per request"
     )
+    show.add_argument("--agents", type=int, metavar="N", help="draw the plan of N agents as a timeline")
+    show.add_argument("--for", dest="duration", metavar="T", help="length of the timeline (10m)")
+    show.add_argument("--seed", type=int, default=0, metavar="N", help="same seed, same plan (0)")
+    show.add_argument(
+        "--prefill-rate", type=float, metavar="TOK_S", help="assumed speed of prefill, tok/s (2000)"
+    )
+    show.add_argument(
+        "--decode-rate", type=float, metavar="TOK_S", help="assumed speed of decode per agent, tok/s (50)"
+    )
+    show.add_argument("--toml", action="store_true", help="print it as a profile file")
     check = actions.add_parser("check", help="look for mistakes in profile files")
     check.add_argument("files", nargs="+", metavar="FILE", help="a .toml file, or the name of a profile")
+    for action in (show, check):
+        set_argument(action)
     for action in (listing, show, check):
         action.add_argument("--json", action="store_true", help="one JSON object, schema 1")
 
@@ -69,28 +87,77 @@ def _list(_: argparse.Namespace) -> Result:
 
 def _show(arguments: argparse.Namespace) -> Result:
     from agenttop.agents import profile as profiles
+    from agenttop.agents.overrides import read_settings
 
-    name = arguments.profile
-    profile = profiles.load(name)
+    profile = profiles.load(arguments.profile, read_settings(arguments.overrides))
     notes: list[str] = []
     if arguments.context is not None:
         scaled = profiles.scale(profile, arguments.context)
         profile, notes = scaled.profile, scaled.notes
+    if arguments.agents is not None:
+        return _timeline(arguments, profile, notes)
     settings = profile.settings()
+    if arguments.toml:
+        return 0, {"profile": settings, "notes": notes}, profiles.as_toml(profile)
     lines = [f"{profile.name}: {profile.description}", ""]
     lines += [f"  {path:<24} {value:<56} {doc}".rstrip() for path, value, doc in _in_words(profile)]
     lines += ["", *notes] if notes else []
     return 0, {"profile": settings, "notes": notes}, "\n".join(lines) + "\n"
 
 
+def _timeline(arguments: argparse.Namespace, profile: Any, notes: list[str]) -> Result:
+    """The plan of some agents, drawn."""
+    import msgspec
+
+    from agenttop.agents.starts import DECODE_TOK_S, PREFILL_TOK_S
+    from agenttop.agents.timeline import Speeds, planned
+    from agenttop.commands import timeline
+    from agenttop.errors import UsageError
+    from agenttop.model.units import parse_duration
+
+    for_s = parse_duration(arguments.duration or "10m")
+    prefill = PREFILL_TOK_S if arguments.prefill_rate is None else arguments.prefill_rate
+    decode = DECODE_TOK_S if arguments.decode_rate is None else arguments.decode_rate
+    if not 1 <= arguments.agents <= MOST_DRAWN:
+        raise UsageError(f"--agents {arguments.agents} is out of range", f"1 to {MOST_DRAWN}")
+    if for_s <= 0:
+        raise UsageError("--for 0 leaves nothing to draw", "e.g. --for 10m")
+    for name, rate in (("--prefill-rate", prefill), ("--decode-rate", decode)):
+        if not 0.1 <= rate <= 1e7:  # not a number fails this too
+            raise UsageError(f"{name} {rate:g} is out of range", "0.1 to 10000000 tok/s")
+    speeds = Speeds(prefill=prefill, decode=decode)
+    rows = planned(profile, arguments.seed, arguments.agents, for_s, speeds)
+    width = max(40, min(200, shutil.get_terminal_size((100, 24)).columns))
+    lines = [timeline.about(profile.name, arguments.agents, arguments.seed, for_s, speeds), *notes, ""]
+    lines += timeline.draw(rows, profile.context.limit, for_s, width)
+    lines += ["", timeline.LEGEND, timeline.totals(rows, profile.context.limit, for_s)]
+    value = {
+        "profile": profile.name,
+        "seed": arguments.seed,
+        "for_s": for_s,
+        "assumed": msgspec.to_builtins(speeds),
+        "notes": notes,
+        "agents": [
+            {
+                **msgspec.to_builtins(row),
+                "turns": row.turns(for_s),
+                "compactions": row.compactions(for_s),
+            }
+            for row in rows
+        ],
+    }
+    return 0, value, "\n".join(lines) + "\n"
+
+
 def _in_words(profile: Any) -> list[tuple[str, str, str]]:
     """Every key in the order of its documentation: path, value, meaning."""
-    from agenttop.agents.keys import KEYS
+    from agenttop.agents.keys import KEYS, OPTIONAL_SECTIONS
     from agenttop.agents.profile import Distribution
 
     rows: list[tuple[str, str, str]] = []
     for key in KEYS:
-        if key.path == "description":
+        absent = key.section in OPTIONAL_SECTIONS and getattr(profile, key.section) is None
+        if absent or key.path == "description":
             continue
         value: Any = profile
         for part in key.path.split("."):
@@ -109,15 +176,17 @@ def _in_words(profile: Any) -> list[tuple[str, str, str]]:
 
 def _check(arguments: argparse.Namespace) -> Result:
     from agenttop.agents import profile as profiles
+    from agenttop.agents.overrides import read_settings
     from agenttop.errors import UsageError
 
     reports: list[dict[str, Any]] = []
     lines: list[str] = []
+    overrides = read_settings(arguments.overrides)
     for name in arguments.files:
         if not Path(name).is_file():
             name = str(profiles.locate(name))
         try:
-            profile = profiles.read(Path(name))
+            profile = profiles.read(Path(name), overrides)
         except UsageError as error:
             problems = str(error).splitlines()
             lines += problems
