@@ -83,7 +83,7 @@ class Agent:
         self._at = at
         self._desk = desk
         self._plan = plan_for(profile, load.seed, number)
-        self._asker = Asker(profile.probe, load.book, load.ratio, number, load.seed)
+        self._asker = Asker(profile.probe, load.book, load.ratio, number, load.seed, load.miss_probes)
         self._conversation = Conversation(
             profile, TextSource(load.salt, number), load.ratio, load.prefixes, load.dialect
         )
@@ -336,6 +336,7 @@ class Agent:
             planted=words.planted,
             question=words.question,
             words=step.text,
+            meant=step.prompt,
         )
         self._prepared = step
         self._encode()

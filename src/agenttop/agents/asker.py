@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -22,7 +23,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     output: int
 
 
-class Conversing(Protocol):
+class Measure(Protocol):
     """Tells how many characters some tokens have."""
 
     def chars(self, tokens: float) -> int:
@@ -34,15 +35,23 @@ class Asker:
     """Follows one conversation. Without probes in the profile it leaves everything as it is."""
 
     def __init__(
-        self, probes: Probes | None, book: Book, ratio: Conversing, number: int | str, seed: int
+        self,
+        probes: Probes | None,
+        book: Book,
+        ratio: Measure,
+        number: int | str,
+        seed: int,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Sub-agents, whose number is not whole, are not asked."""
+        """Sub-agents, whose number is not whole, are not asked. `note` is told why nothing can be planted."""
         self._settings = probes
         self._probe = (
             Probe(probes, book, number, seed) if probes is not None and isinstance(number, int) else None
         )
         self._book = book
         self._ratio = ratio
+        self._note = note
+        self._may_be_small = False
         self._pending: Question | None = None
 
     def words(self, input_tokens: int, output_tokens: int, may_ask: bool = True) -> Words:
@@ -52,8 +61,15 @@ class Asker:
         if probe is None or settings is None:
             return Words(output=output_tokens)
         if probe.wants_document:
-            if self._ratio.chars(input_tokens) < ROOM * probe.size_chars:
+            chars = self._ratio.chars(input_tokens)
+            if chars < ROOM * probe.size_chars:
+                if not self._may_be_small:  # the first input of all; later ones may well be short
+                    self._note(
+                        f"probes wait for a longer input: {chars} characters of {ROOM * probe.size_chars}"
+                    )
+                self._may_be_small = True
                 return Words(output=output_tokens)
+            self._may_be_small = True
             return Words(planted=probe.plant(), output=output_tokens)
         if not may_ask or not probe.due():
             return Words(output=output_tokens)

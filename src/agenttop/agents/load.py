@@ -66,6 +66,7 @@ class Load:
         self.dialect = Dialect()
         self.prefixes = Prefixes(salt, self.ratio)
         self.book = Book(salt)
+        self._missed_probes = False
         if self.profile.trace is not None:
             sessions_in(self.profile)  # an agent must not be the first to find that it cannot be read
         self._note = note
@@ -102,6 +103,12 @@ class Load:
         if self.dialect.tool_role:
             self.dialect.tool_role = False
             self._tell("agents.no-tool-role", f"tool results go as messages of a user: {why}")
+
+    def miss_probes(self, why: str) -> None:
+        """Facts cannot be planted; said once for all agents."""
+        if not self._missed_probes:
+            self._missed_probes = True
+            self._tell("agents.probes-wait", why)
 
     def _tell(self, event: str, text: str) -> None:
         if self._note is not None:
