@@ -23,6 +23,7 @@ COMMANDS = {
     "run": ("run", "run a profile of agents, level by level, and record it"),
     "replay": ("replay", "play a recorded session in the console"),
     "compare": ("compare", "tables of recordings, one row per level"),
+    "knee": ("knee", "knee, cliff and capacity, from recordings or from a published table"),
     "export": ("export", "a recording as CSV, JSON lines or Parquet"),
     "list": ("list_", "sessions that run and recordings that exist"),
     "attach": ("attach", "open the console on a session that already runs"),

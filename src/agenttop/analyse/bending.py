@@ -69,7 +69,9 @@ def located(curve: Curve, falls_after: bool) -> int | None:
     return len(curve.agents) - 1 if falls_after else None
 
 
-def spread(levels: Sequence[Pooled], noise: Noise, falls_after: bool, seed: int) -> tuple[int, int]:
+def spread(
+    levels: Sequence[Pooled], noise: Noise, falls_after: bool, seed: int, draws: int = DRAWS
+) -> tuple[int, int]:
     """Indices between which the knee lies in nine of ten draws; the number of levels where it lies beyond.
 
     Each draw measures all levels again: by their requests where these are known, else by the noise.
@@ -77,7 +79,7 @@ def spread(levels: Sequence[Pooled], noise: Noise, falls_after: bool, seed: int)
     dice = random.Random(seed)
     agents = [float(level.agents) for level in levels]
     found = []
-    for _ in range(DRAWS):
+    for _ in range(draws):
         values = [
             level.value * max(0.05, _again(level, size, dice))
             for level, size in zip(levels, noise.of_levels, strict=False)
@@ -85,7 +87,7 @@ def spread(levels: Sequence[Pooled], noise: Noise, falls_after: bool, seed: int)
         index = located(concave(agents, values), falls_after)
         found.append(len(levels) if index is None else index)
     found.sort()
-    return found[int(TAIL * DRAWS)], found[DRAWS - 1 - int(TAIL * DRAWS)]
+    return found[int(TAIL * draws)], found[draws - 1 - int(TAIL * draws)]
 
 
 def _again(level: Pooled, noise: float, dice: random.Random) -> float:
@@ -106,7 +108,9 @@ def steps(curve: Curve) -> list[Step]:
     ]
 
 
-def knee(levels: Sequence[Pooled], noise: Noise, drop: int | None, seed: int) -> tuple[Knee, list[Step]]:
+def knee(
+    levels: Sequence[Pooled], noise: Noise, drop: int | None, seed: int, draws: int = DRAWS
+) -> tuple[Knee, list[Step]]:
     """The knee of at least one level, and what each step between levels brought.
 
     `drop`: index of the first level past a drop of throughput, which proves that agents beyond the levels
@@ -132,7 +136,7 @@ def knee(levels: Sequence[Pooled], noise: Noise, drop: int | None, seed: int) ->
             return Knee(unconfirmed=here, second_opinion=_opinion(opinion, None, before), why=why), gains
     if found.index == 0 and here > 1 and (ceiling := _ceiling(levels)) > 0:
         return _shared(levels, ceiling, _opinion(opinion, ceiling, before)), gains
-    low, high = _interval(levels, len(before), noise, seed, found.index)
+    low, high = _interval(levels, len(before), noise, seed, found.index, draws)
     made = Knee(
         agents=here,
         low=low,
@@ -193,14 +197,16 @@ def _shared(levels: Sequence[Pooled], ceiling: int, opinion: SecondOpinion) -> K
     )
 
 
-def _interval(levels: Sequence[Pooled], count: int, noise: Noise, seed: int, index: int) -> tuple[int, int]:
+def _interval(
+    levels: Sequence[Pooled], count: int, noise: Noise, seed: int, index: int, draws: int
+) -> tuple[int, int]:
     """Agents between which the knee lies: between tested levels, and where draws put it.
 
     `count`: the levels before a drop of throughput.
     """
     lowest, highest = index, index
-    if noise.source != "assumed":
-        lowest, highest = spread(levels[:count], noise, count < len(levels), seed)
+    if noise.source != "assumed" and draws:
+        lowest, highest = spread(levels[:count], noise, count < len(levels), seed, draws)
         lowest, highest = min(lowest, index), max(highest, index)
     low = levels[lowest - 1].agents + 1 if lowest else min(1, levels[0].agents)
     high = levels[highest + 1].agents - 1 if highest + 1 < len(levels) else levels[-1].agents

@@ -35,12 +35,18 @@ FLOOR_FALL = 1.10
 
 
 def analyse(
-    points: Sequence[LevelPoint], *, slo: Slo | str | None = None, measure: str | None = None, seed: int = 0
+    points: Sequence[LevelPoint],
+    *,
+    slo: Slo | str | None = None,
+    measure: str | None = None,
+    seed: int = 0,
+    draws: int = bending.DRAWS,
 ) -> KneeReport:
     """The report on levels in any order, repetitions welcome.
 
-    `measure`: decode_tok_s or completions_per_min, see `pool.chosen_measure`. `seed` fixes the draws behind
-    the intervals. Raises AgenttopError, one sentence, for numbers that cannot be, and for no level at all.
+    `measure`: decode_tok_s or completions_per_min, see `pool.chosen_measure`. `seed` fixes the `draws`
+    behind the interval of the knee; they cost most of the time, and none leave the tested levels around it.
+    Raises AgenttopError, one sentence, for numbers that cannot be, and for no level at all.
     """
     if not points:
         raise AgenttopError("there is no level to judge")
@@ -51,7 +57,7 @@ def analyse(
     noise = estimate(levels, seed)
     dropped = fall.drop_index(levels, noise)
     if len(levels) > 1:
-        knee, steps = bending.knee(levels, noise, dropped[0] if dropped else None, seed)
+        knee, steps = bending.knee(levels, noise, dropped[0] if dropped else None, seed, draws)
     else:
         knee, steps = _too_few(levels), []
     cliff = _cliff(together, levels, noise)
@@ -73,13 +79,9 @@ def analyse(
 
 
 def _too_few(levels: Sequence[Pooled]) -> Knee:
-    have = (
-        "no level can be judged"
-        if not levels
-        else f"only {units.plural(levels[0].agents, 'agent')} was tested"
-    )
-    if levels and levels[0].agents > 1:
-        have = f"only {levels[0].agents} agents were tested"
+    have = "no level can be judged"
+    if levels:
+        have = f"only one level can be judged, that of {units.plural(levels[0].agents, 'agent')}"
     return Knee(second_opinion=SecondOpinion(why=have), why=f"{have}: a knee needs at least three levels")
 
 

@@ -77,7 +77,7 @@ def _condition(part: str, text: str) -> Condition:
         best = "at least" if direction == ">=" else "at most"
         raise UsageError(
             f"'{_short(part.strip())}' is the wrong way round",
-            f"{metric} is bounded by {best}: {metric}{direction}…",
+            f"{metric} is promised to be {best} something: {metric}{direction}…",
         )
     if sign in ("=", "=="):
         raise UsageError(
