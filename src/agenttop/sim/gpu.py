@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from itertools import pairwise
 
 import msgspec
 
@@ -93,8 +92,11 @@ class SimGpu:
         """The GPU at `now`, rates and shares over the last `window_s` or a little more."""
         if now - self._settled > 0:
             self._settle(now)
-        newest = self._points[-1]
-        oldest = next((old for old, new in pairwise(self._points) if newest.t - new.t < window_s), newest)
+        newest = oldest = self._points[-1]
+        for point in reversed(self._points):
+            oldest = point
+            if newest.t - point.t >= window_s:
+                break
         span = newest.t - oldest.t
 
         def rate(name: str) -> float | None:
@@ -141,7 +143,7 @@ class SimGpu:
         return max(gpu.clock_min_mhz, int(gpu.clock_max_mhz * self.clock))
 
     def _settle(self, until: float) -> None:
-        """Power, heat and clocks over the time since the last look."""
+        """Power, heat and clocks over the time since they were last worked out."""
         span = until - self._settled
         if span <= 0:
             return

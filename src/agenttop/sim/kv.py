@@ -64,16 +64,13 @@ class BlockPool:
     def start(self, hashes: Sequence[int], found: int, new: int) -> Holding | None:
         """A holding of `found` cached leading blocks and `new` empty ones; None when there is no room."""
         cached = list(islice(hashes, found))
-        idle = sum(1 for block in cached if block in self._idle)
-        if self.unused + len(self._idle) - idle < new:
+        waking = [block for block in cached if block not in self._held]
+        if self.unused + len(self._idle) - len(waking) < new:
             return None
         for block in cached:
-            count = self._held.get(block)
-            if count is None:
-                del self._idle[block]
-                self._held[block] = 1
-            else:
-                self._held[block] = count + 1
+            self._held[block] = self._held.get(block, 0) + 1
+        for block in waking:
+            del self._idle[block]
         holding = Holding()
         holding.hashed = cached
         self.grow(holding, new)

@@ -5,19 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from agenttop.errors import UsageError
+from agenttop.sim.presets import KV_BYTES
 
 WIRES = ("vllm", "llama.cpp")
-
-KV_BYTES = {
-    "f16": 2.0,
-    "bf16": 2.0,
-    "fp8": 1.0,
-    "q8_0": 34 / 32,  # 32 values and one 16-bit scale
-    "q5_1": 24 / 32,
-    "q4_0": 18 / 32,
-}
-"""Bytes per stored value of a KV cache type. Source: vLLM `--kv-cache-dtype`, ggml block sizes."""
-
 
 class Plant(msgspec.Struct, frozen=True, kw_only=True):
     """A step time made up on purpose, so that an analysis can be checked against a known answer.
@@ -60,8 +50,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
     """llama.cpp `-b` (n_batch): the most tokens of one iteration over the slots."""
     ubatch_tokens: int = 512
     """llama.cpp `-ub` (n_ubatch): the most tokens the GPU computes at once."""
-    kv_type: str = "f16"
-    """Type of the KV cache, a key of `KV_BYTES`."""
+    kv_type: str | None = None
+    """Type of the KV cache, a key of `KV_BYTES`; None: the model preset's."""
     parallel: str | None = None
     """How several GPUs share the model: tensor (each a part of every layer) or layer (each some layers, one
     after the other). None: tensor for vLLM, layer for llama.cpp."""
@@ -79,7 +69,7 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Itself; raises UsageError with one sentence where a value makes no sense."""
         if self.wire not in WIRES:
             raise UsageError(f"wire {self.wire!r} is not known; it is one of {', '.join(WIRES)}")
-        if self.kv_type not in KV_BYTES:
+        if self.kv_type is not None and self.kv_type not in KV_BYTES:
             raise UsageError(
                 f"KV cache type {self.kv_type!r} is not known; it is one of {', '.join(KV_BYTES)}"
             )

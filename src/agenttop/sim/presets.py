@@ -18,6 +18,16 @@ from agenttop.model.text import clean
 FOLDER = Path(__file__).with_name("presets")
 MAX_FILE_BYTES = 1 << 20
 
+KV_BYTES = {
+    "f16": 2.0,
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "q8_0": 34 / 32,  # 32 values and one 16-bit scale
+    "q5_1": 24 / 32,
+    "q4_0": 18 / 32,
+}
+"""Bytes per stored value of a KV cache type. Source: vLLM `--kv-cache-dtype`, ggml block sizes."""
+
 
 class GpuPreset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One GPU of a host. All GPUs of a host are alike."""
@@ -110,6 +120,10 @@ class Experts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class ModelPreset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model as an engine loads it: shapes and bytes."""
 
+    def __post_init__(self) -> None:
+        if self.kv_type not in KV_BYTES:
+            raise ValueError(f"kv_type {self.kv_type!r} is not one of {', '.join(KV_BYTES)}")
+
     key: str = ""
     """The name of its file."""
     name: str
@@ -134,6 +148,8 @@ class ModelPreset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Recurrent state of one sequence in the other layers of a hybrid model."""
     reserve_bytes: float = 1.5e9
     """Memory an engine needs beside weights and KV cache on each GPU: activations, buffers, graphs."""
+    kv_type: str = "f16"
+    """Type of its KV cache unless the options say another."""
     kv_overhead: float = 1.0
     """Bytes a token really takes in the pool against the plain arithmetic, where an engine pads its pages."""
     flops_factor: float = 1.0

@@ -17,8 +17,8 @@ import math
 
 import msgspec
 
-from agenttop.sim.options import KV_BYTES, EngineOptions
-from agenttop.sim.presets import EnginePreset, HostPreset, ModelPreset
+from agenttop.sim.options import EngineOptions
+from agenttop.sim.presets import KV_BYTES, EnginePreset, HostPreset, ModelPreset
 
 CPU_EXPERTS_UP_TO = 32
 """llama.cpp computes experts left in main memory on the CPU for batches below this many tokens, and copies
@@ -183,7 +183,8 @@ def tensor_parallel(host: HostPreset, options: EngineOptions) -> bool:
 
 def kv_token_bytes(model: ModelPreset, options: EngineOptions) -> float:
     """Bytes that one token's keys and values are read as: 2 x layers x KV heads x head size x value size."""
-    return 2.0 * model.kv_layers * model.kv_heads * model.head_dim * KV_BYTES[options.kv_type]
+    size = KV_BYTES[options.kv_type or model.kv_type]
+    return 2.0 * model.kv_layers * model.kv_heads * model.head_dim * size
 
 
 def expert_bytes_in_ram(model: ModelPreset) -> float:
