@@ -30,7 +30,7 @@ COMMANDS = {
     "stream": ("stream", "frames as JSON lines"),
     "once": ("once", "one look at host, GPUs and engines, as text or JSON"),
     "doctor": ("doctor", "what agenttop can see here, what it cannot, and why"),
-    "profile": ("profile", "list, show or check agent profiles"),
+    "profile": ("profile", "list, show, check or import agent profiles"),
     "sim": ("sim", "a simulated engine: real HTTP, figures from a model of a host"),
     "node": ("node", "the part that samples and records, on stdin and stdout"),
 }

@@ -18,7 +18,7 @@ from agenttop.agents.reply import Reply
 from agenttop.agents.retry import Retry
 from agenttop.agents.settings import Profile, child_profile
 from agenttop.agents.text import TextSource
-from agenttop.agents.trace import plan_for
+from agenttop.agents.trace import USUAL_INPUT, plan_for
 from agenttop.model.frames import AgentSample, Turn
 
 MAX_CUTS = 6
@@ -29,9 +29,6 @@ WARM_S = 0.3
 
 PRIME_OUTPUT = 8
 """Output tokens of the request that fills a context for a steady start."""
-
-USUAL_INPUT = 650
-"""Of a replay: tokens that a turn after a compaction adds, at most; the median of recorded agents."""
 
 EMPTY_REPLY = "(no text)"
 """Stands for a reply without text: some chat templates refuse an empty message."""

@@ -12,9 +12,10 @@ from itertools import islice
 
 import msgspec
 
-from agenttop.agents.plan import AgentPlan, Step
+from agenttop.agents.plan import Step
 from agenttop.agents.settings import Profile, child_profile
 from agenttop.agents.starts import DECODE_TOK_S, PREFILL_TOK_S, start_gap_s
+from agenttop.agents.trace import USUAL_INPUT, plan_for
 
 MOST_SPANS = 100_000
 """Of one agent; a plan without pauses against an absurd speed never gets anywhere."""
@@ -86,7 +87,7 @@ class _Life:
         self._seed = seed
         self._number = number
         self._speeds = speeds
-        self._plan = AgentPlan(profile, seed, number)
+        self._plan = plan_for(profile, seed, number)
         self._context = 0
         self._uncached = 0
         """Of the context: what no prefix cache holds yet."""
@@ -113,12 +114,12 @@ class _Life:
             self._context = 0
         context, compaction, speeds = self._profile.context, self._profile.compaction, self._speeds
         fixed = context.fixed + context.shared_document
-        room = max(2, context.limit - (self._profile.compacted if self._context else fixed))
-        output = min(step.output, max(room // 2, room - step.input))
-        added = max(1, min(step.input, room - output))
+        added, output = self._sizes(step, fixed)
         shortened = bool(self._context) and self._context + added + output > context.limit
+        if step.prompt is not None:
+            shortened = bool(self._context) and step.compact
         if shortened:
-            self._context = self._profile.compacted
+            self._context = self._profile.compacted if step.prompt is None else step.prompt - added
             self._uncached = max(0, self._context - context.fixed)
             if compaction.kind == "summary":
                 yield self._span("compact", compaction.summary / speeds.decode, step.number)
@@ -131,6 +132,16 @@ class _Life:
         yield self._span("decode", output / speeds.decode, step.number)
         if step.children:
             yield self._span("children", self._longest(step.children), step.number)
+
+    def _sizes(self, step: Step, fixed: int) -> tuple[int, int]:
+        """Tokens the turn adds and puts out, as the agent will fit them."""
+        if step.prompt is not None:
+            if step.compact:
+                return min(max(1, step.prompt // 10), USUAL_INPUT), step.output
+            return max(1, step.prompt - (self._context or fixed)), step.output
+        room = max(2, self._profile.context.limit - (self._profile.compacted if self._context else fixed))
+        output = min(step.output, max(room // 2, room - step.input))
+        return max(1, min(step.input, room - output)), output
 
     def _longest(self, turns: tuple[int, ...]) -> float:
         """How long the slowest of some sub-agents takes."""

@@ -9,6 +9,10 @@ from agenttop.agents.plan import AgentPlan, Step
 from agenttop.agents.settings import Profile
 from agenttop.agents.tracefile import TraceFile, TraceTurn, opened
 
+USUAL_INPUT = 650
+"""Tokens that a turn after a compaction adds, at most, the rest being what the compaction has left: the
+median of recorded agents."""
+
 
 class TracePlan:
     """The turns of one session, over and over. Agent k plays session k, counted from the first again."""

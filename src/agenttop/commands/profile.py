@@ -1,4 +1,4 @@
-"""`agenttop profile`: list, show or check agent profiles."""
+"""`agenttop profile`: list, show, check or import agent profiles."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from agenttop.commands import profile_import
 from agenttop.commands.arguments import set_argument
 
 SCHEMA = 1
@@ -40,13 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("files", nargs="+", metavar="FILE", help="a .toml file, or the name of a profile")
     for action in (show, check):
         set_argument(action)
-    for action in (listing, show, check):
+    imported = actions.add_parser("import", help="a profile from recorded agents")
+    profile_import.add_arguments(imported)
+    for action in (listing, show, check, imported):
         action.add_argument("--json", action="store_true", help="one JSON object, schema 1")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Exit code 1 when a checked file has mistakes, 2 when there is nothing to show or check."""
-    work = {"list": _list, "show": _show, "check": _check}[arguments.action]
+    work = {"list": _list, "show": _show, "check": _check, "import": profile_import.run}[arguments.action]
     code, value, text = work(arguments)
     if arguments.json:
         import msgspec
