@@ -112,7 +112,7 @@ class Driver:
         self._second_every = max(2, round(SECOND_EVERY / order.clock_rate))
         self._look_every = max(1, round(LOOK_EVERY / order.clock_rate))
         if not self._agents:
-            self._meter = Meter(self._now)
+            self._meter = Meter(self._now, order.clock_rate)
         key = os.environ.get(order.api_key_env) if order.api_key_env else None
         try:
             salt = order.salt or self._salt

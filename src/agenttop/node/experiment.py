@@ -19,6 +19,10 @@ from agenttop.node.hub import Hub
 FILL_S = 60.0
 """In a search the agents of a level all start within this time: staggers of minutes would eat the budget."""
 
+FILL_SHARE = 0.25
+WINDOW_SHARE = 0.75
+"""Of what a level may take: for its agents to start, and then until it can be judged."""
+
 LEAST_LEVEL_S = 45.0
 """No level of a search is given less than this for its window, whatever the budget."""
 
@@ -45,7 +49,7 @@ class Experiments:
                     number=number,
                     agents=agents,
                     of=len(plan.levels),
-                    fresh=plan.cold or agents <= before,
+                    fresh=plan.cold or agents <= before or agents in plan.levels[:number],
                     seconds=None if plan.settle else plan.seconds,
                     at_most_s=plan.seconds,
                 )
@@ -66,7 +70,7 @@ class Experiments:
                     agents=agents,
                     of=len(levels),
                     origin="ramp",
-                    fresh=agents < before or (agents == before and number > 0),
+                    fresh=agents < before or agents in levels[:number],
                     seconds=ramp.hold_s,
                 )
                 await runner.run(order, start if number == 0 else None)
@@ -94,10 +98,10 @@ class Experiments:
                     agents=step.agents,
                     origin="search",
                     purpose=step.purpose,
-                    fresh=0 < step.agents <= self._director.target,
-                    at_most_s=max(LEAST_LEVEL_S, share * 0.6),
+                    fresh=step.agents <= self._director.target or step.purpose == "confirm",
+                    at_most_s=max(LEAST_LEVEL_S, share * WINDOW_SHARE),
                     until=begun + wish.budget_s,
-                    fill_s=None if wish.stagger_s is not None else min(FILL_S, share * 0.3),
+                    fill_s=None if wish.stagger_s is not None else min(FILL_S, share * FILL_SHARE),
                 )
                 end = await runner.run(order, _start(wish, step.agents) if number == 0 else None)
                 level = Measured(step.agents, step.purpose, end.took_s, end.how)
