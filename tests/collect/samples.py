@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -14,7 +15,9 @@ def body(name: str) -> bytes:
 
 def series(name: str) -> list[tuple[float, bytes]]:
     """(time of arrival in seconds, body) of every good reply."""
-    replies = [json.loads(line) for line in (ROOT / name).read_text().splitlines()]
+    packed = (ROOT / name).read_bytes()
+    text = (gzip.decompress(packed) if name.endswith(".gz") else packed).decode()
+    replies = [json.loads(line) for line in text.splitlines()]
     return [
         (reply["t"] + reply["latency_ms"] / 1000, reply["body"].encode())
         for reply in replies

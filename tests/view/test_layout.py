@@ -175,7 +175,7 @@ def test_a_long_table_follows_the_selection_and_sums_up_the_rest() -> None:
     text = drawn(frames, 20.2, 80, 24)
     assert "more: 2" in text
     below = drawn(frames, 20.2, 80, 24, row="slot:200")
-    assert "› 200  –" in below
+    assert "›200  –" in below
     assert "a1" not in below.split("─ Events")[0].split("Slots and agents")[1]
 
 

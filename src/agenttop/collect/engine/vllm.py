@@ -13,7 +13,13 @@ import msgspec
 from agenttop.collect.engine import vllm_frames as frames
 from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading
 from agenttop.collect.engine.counters import CounterWindow, LandingRate
-from agenttop.collect.engine.http import EngineClient, EngineError, UnauthorisedError, UnexpectedError
+from agenttop.collect.engine.http import (
+    CutError,
+    EngineClient,
+    EngineError,
+    UnauthorisedError,
+    UnexpectedError,
+)
 from agenttop.collect.engine.openai import Models
 from agenttop.collect.engine.preemption import PreemptionWatch
 from agenttop.collect.engine.vllm_metrics import Figures, Prefills, read
@@ -24,6 +30,8 @@ METRICS_LIMIT = 8_000_000
 """48 kB for one engine; data-parallel engines add up."""
 _MODELS_EVERY_S = 60.0
 _MOST_MARKERS = 64
+_GATEWAY = (502, 503, 504)
+"""What a proxy says while vLLM is away."""
 _BELIEVED_AFTER = 3
 
 
@@ -124,6 +132,8 @@ class VllmAdapter:
         reply = await self.client.get("/metrics", limit=METRICS_LIMIT)
         if "llama.cpp" in reply.headers.get("server", ""):
             raise ChangedError
+        if reply.status in _GATEWAY:
+            raise CutError(f"answers GET /metrics with {reply.status}: what serves it is gone, or starts")
         if reply.status not in (200, 404, 501):
             raise UnexpectedError(f"answers GET /metrics with {reply.status}")
         found = read(reply.text(), reply.at) if reply.status == 200 else None
