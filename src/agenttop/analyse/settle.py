@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agenttop.analyse.measures import is_full
-from agenttop.analyse.verdict import CLIENT_SHARE, LEAST_WINDOW_S, completed, failed
+from agenttop.analyse.verdict import CLIENT_SHARE, LEAST_WINDOW_S, completed, failed, least_window_s
 from agenttop.model import units
 from agenttop.model.frames import LoadSample, Turn
 
@@ -72,7 +72,7 @@ def progress(agents: int, now: float, loads: Sequence[LoadSample], turns: Sequen
     limit = _client(inside, now - begun)
     if limit is not None:
         return Progress(False, limit, len(done), fewest, limit, "client")
-    waits = _waits_for(agents, now - begun, len(done), len(each), inside)
+    waits = _waits_for(agents, now - begun, len(done), len(each), fewest, inside)
     return Progress(not waits, waits, len(done), fewest)
 
 
@@ -106,9 +106,12 @@ def half_width(rates: Sequence[float]) -> float | None:
     return T_95[count] * spread / math.sqrt(count) / mean
 
 
-def _waits_for(agents: int, window_s: float, done: int, had_one: int, loads: Sequence[LoadSample]) -> str:
-    if window_s < LEAST_WINDOW_S:
-        return f"a window of {LEAST_WINDOW_S:.0f} s"
+def _waits_for(
+    agents: int, window_s: float, done: int, had_one: int, fewest: int, loads: Sequence[LoadSample]
+) -> str:
+    shortest = least_window_s(fewest)
+    if window_s < shortest:
+        return f"a window of {shortest:.0f} s"
     if had_one < agents:
         return f"a full turn of {units.plural(agents - had_one, 'agent')}"
     least = max(LEAST_TURNS, LEAST_TURNS_EACH * agents)

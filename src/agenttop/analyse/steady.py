@@ -25,11 +25,12 @@ from agenttop.analyse.measures import is_full
 from agenttop.analyse.series import Change, batched, mser_crop, shift, theil_sen, trend
 from agenttop.analyse.stats import median
 from agenttop.analyse.tokens import decode_rate
+from agenttop.analyse.verdict import least_window_s
 from agenttop.model import units
 from agenttop.model.frames import Turn
 
 LEAST_S = 30.0
-"""The shortest window that may be called steady."""
+"""The shortest window that may be called steady; with many turns a shorter one (`verdict.least_window_s`)."""
 
 LEAST_TURNS = 12
 """With fewer turns no test says anything."""
@@ -134,6 +135,7 @@ def _look(
     def standing(state: str, why: str) -> Steadiness:
         return Steadiness(state, since, until, len(turns), fewest, why)
 
+    least_s = least_window_s(fewest, least_s)
     if until - since < least_s:
         return standing("warming", f"{units.seconds(max(0.0, until - since))} of at least {least_s:.0f} s")
     if ready < agents:

@@ -16,6 +16,10 @@ from agenttop.model.frames import EngineSample, LoadSample, Turn
 LEAST_WINDOW_S = 30.0
 """A shorter steady window is not judged, nor is a longer one with less than a turn per agent."""
 
+QUICK_WINDOW_S = 10.0
+QUICK_TURNS = 10
+"""A window of this length is judged, too, where every agent has had so many turns in it."""
+
 CLIENT_SHARE = 0.1
 """In more than this share of the seconds the client may not have been the limit. A late moment now and
 then moves no median."""
@@ -64,17 +68,23 @@ def completed(turn: Turn) -> bool:
     return turn.error_kind is None and turn.t_last_token is not None
 
 
+def least_window_s(fewest: int, otherwise: float = LEAST_WINDOW_S) -> float:
+    """The shortest window that is judged, by the turns of the agent with the fewest."""
+    return min(QUICK_WINDOW_S, otherwise) if fewest >= QUICK_TURNS else otherwise
+
+
 def _too_little(span: Span, loads: Sequence[LoadSample], turns: Sequence[Turn]) -> list[str]:
     if span.window_s <= 0:
         if span.planned and not any(load.active >= span.agents for load in loads):
             return [f"its {span.agents} agents never ran together for long enough to be judged"]
         return ["too short: the warm-up took all of it"]
     reasons = []
-    if span.window_s < LEAST_WINDOW_S:
-        near = span.window_s > LEAST_WINDOW_S - 1  # 29.97 s must not read as 30
+    done = Counter(turn.agent for turn in turns if completed(turn) and turn.parent is None)
+    least = least_window_s(min(done.values()) if len(done) >= span.agents and done else 0)
+    if span.window_s < least:
+        near = span.window_s > least - 1  # 29.97 s must not read as 30
         had = math.floor(span.window_s * 10) / 10 if near else round(span.window_s)
-        reasons.append(f"too short: {had:g} s after the warm-up, {LEAST_WINDOW_S:.0f} s are needed")
-    done = {turn.agent for turn in turns if completed(turn) and turn.parent is None}
+        reasons.append(f"too short: {had:g} s after the warm-up, {least:.0f} s are needed")
     if not done:
         reasons.append("no turn was completed")
     elif len(done) < span.agents:
