@@ -11,11 +11,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_cell(value: Any) -> Any:
-    """A value for a CSV file. Text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    """A value for a CSV file. Text that a spreadsheet would run as a formula gets an apostrophe in front.
+
+    Counts by kind become `stall=2; cut=1`."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dict):
+        return "; ".join(f"{key}={part}" for key, part in value.items())
     if isinstance(value, str) and value.startswith(_FORMULA):
         return f"'{value}"
     return value

@@ -1,4 +1,4 @@
-"""`agenttop compare FILE...`: recordings side by side, one row per level."""
+"""`agenttop compare FILE...`: recordings side by side, one row per level, and what follows in words."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,30 +14,71 @@ from typing import Any
 from agenttop.model import units
 from agenttop.model.text import printable
 
-Rows = Sequence[dict[str, Any]]
+Row = dict[str, Any]
+Rows = Sequence[Row]
+Columns = tuple[tuple[str, Callable[[Row], str]], ...]
 
 FORMATS = ("table", "markdown", "csv", "json")
 
 LEFT = 2
-"""Columns of the table that are text."""
+"""Columns of a table that are text."""
 
-COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
+WIDTH = 120
+"""A table is no wider: names are shortened, and what no level knows is left out and named below."""
+
+SHORTEST = 10
+"""Names are not shortened below this."""
+
+
+def _host(row: Row) -> str:
+    mark = " (simulated)" if row["simulated"] else " (demo)" if row["demo"] else ""
+    return f"{row['host']}{mark}"
+
+
+def _failed(row: Row) -> str:
+    kinds = row["failure_kinds"] or {}
+    most = f" {next(iter(kinds))}" if kinds else ""
+    return units.count(row["failures"]) + most
+
+
+NAMES: Columns = (
     ("file", lambda row: Path(row["file"]).name),
-    ("host", lambda row: row["host"] + (" (demo)" if row["demo"] else "")),
+    ("host", _host),
     ("agents", lambda row: str(row["agents"])),
+)
+
+SPEEDS: Columns = (
     ("tok/s/agent", lambda row: units.rate(row["decode_tok_s_per_agent_p50"])),
     ("decode tok/s", lambda row: units.rate(row["decode_tok_s"])),
     ("prefill tok/s", lambda row: units.rate(row["prefill_tok_s"])),
     ("TTFT p50", lambda row: units.seconds(row["ttft_s_p50"])),
+    ("wait p50", lambda row: units.seconds(row["wait_s_p50"])),
     ("turns", lambda row: units.count(row["turns"])),
     ("/min", lambda row: units.rate(row["completions_per_min"])),
-    ("KV max", lambda row: units.percent(row["kv_max_fraction"])),
-    ("compact", lambda row: units.count(row["compactions"])),
-    ("preempt", lambda row: units.count(row["preemptions"])),
-    ("failed", lambda row: units.count(row["failures"])),
-    ("window", lambda row: units.seconds(row["window_s"])),
     ("valid", lambda row: "yes" if row["valid"] else "no"),
 )
+
+CAUSES: Columns = (
+    ("KV max", lambda row: units.percent(row["kv_max_fraction"])),
+    ("hits", lambda row: units.percent(row["prefix_hit_fraction"])),
+    ("queued", lambda row: units.percent(row["waiting_fraction"])),
+    ("compact", lambda row: units.count(row["compactions"])),
+    ("took", lambda row: units.seconds(row["compaction_s_p50"])),
+    ("again", lambda row: units.count(row["compaction_prefill_tokens_p50"])),
+    ("preempt/min", lambda row: units.rate(row["preemptions_per_min"])),
+    ("stalls", lambda row: units.count(row["stalls"])),
+    ("retries", lambda row: units.count(row["retries"])),
+    ("failed", _failed),
+    ("throttled", lambda row: units.percent(row["gpu_throttled_fraction"])),
+    ("window", lambda row: units.seconds(row["window_s"])),
+    ("steady", lambda row: row["steady"] or units.MISSING),
+    ("limit", lambda row: row["bottleneck"] or units.MISSING),
+)
+
+COLUMNS = (*NAMES, *SPEEDS[:-1], *CAUSES, SPEEDS[-1])
+
+RARE = ("retries", "stalls", "took", "again", "queued", "throttled")
+"""Left out in this order where a table is too wide and the column is empty or zero throughout."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"--chart does not go with --format {arguments.format}", "use it with --format table"
         )
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for file in arguments.files:
         some = level_rows([Path(file)])
         if not some:
@@ -82,13 +124,64 @@ def render(rows: Rows, form: str) -> str:
             return _as_csv(rows)
     from agenttop.commands import cells
 
-    header = [name for name, _ in COLUMNS]
-    table = [[show(row) for _, show in COLUMNS] for row in rows]
     if form == "markdown":
+        header = [name for name, _ in COLUMNS]
+        table = [[show(row) for _, show in COLUMNS] for row in rows]
         return cells.markdown(header, table, LEFT) + _remarks(rows, "- not valid: ")
     if not rows:
         return "no levels\n"
-    return cells.aligned(header, table, LEFT) + _remarks(rows, "not valid: ")
+    parts = [
+        _table(rows, (*NAMES, *SPEEDS)) + _remarks(rows, "not valid: "),
+        _table(rows, (*NAMES, *CAUSES)),
+        _words(rows),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _table(rows: Rows, columns: Columns) -> str:
+    """The columns as a table of at most `WIDTH`; below it in words what no level knows."""
+    from agenttop.commands import cells
+
+    shown = [(name, [printable(show(row)) for row in rows]) for name, show in columns]
+    unknown = [name for name, values in shown[len(NAMES) :] if set(values) == {units.MISSING}]
+    shown = [(name, values) for name, values in shown if name not in unknown]
+    for rare in RARE:
+        if _wide(shown) > WIDTH - 2 * SHORTEST:
+            shown = [(n, v) for n, v in shown if n != rare or not set(v) <= {"0", "0 %", units.MISSING}]
+    texts, rest = shown[:LEFT], shown[LEFT:]
+    left = WIDTH - _wide(shown) - 2
+    for index, (name, values) in enumerate(texts):
+        # What the first does not need of its half, the second may have.
+        room = max(SHORTEST, left // (LEFT - index))
+        values = [_shortened(value, room) for value in values]
+        texts[index] = (name, values)
+        left -= max(len(name), *map(len, values))
+    shown = [*texts, *rest]
+    table = [list(cells_of) for cells_of in zip(*(values for _, values in shown), strict=True)]
+    text = cells.aligned([name for name, _ in shown], table, LEFT)
+    return text + (f"not known of any level: {', '.join(unknown)}\n" if unknown else "")
+
+
+def _wide(shown: Sequence[tuple[str, list[str]]]) -> int:
+    """Width of all columns but the names, with the gaps."""
+    return sum(max(len(name), *map(len, values)) + 2 for name, values in shown[LEFT:])
+
+
+def _shortened(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def _words(rows: Rows) -> str:
+    from agenttop.analyse.story import story
+
+    lines = [
+        textwrap.fill(printable(line), WIDTH, initial_indent="- ", subsequent_indent="  ")
+        for line in story(rows)
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _remarks(rows: Rows, before: str) -> str:
@@ -96,7 +189,7 @@ def _remarks(rows: Rows, before: str) -> str:
     return "".join(["\n", *remarks]) if remarks else ""
 
 
-def _named(row: dict[str, Any]) -> str:
+def _named(row: Row) -> str:
     agents = "1 agent" if row["agents"] == 1 else f"{row['agents']} agents"
     return f"{printable(Path(row['file']).name)} level {row['level']} ({agents})"
 
@@ -104,7 +197,10 @@ def _named(row: dict[str, Any]) -> str:
 def _as_json(rows: Rows) -> str:
     import msgspec
 
-    return msgspec.json.format(msgspec.json.encode({"schema": 1, "levels": rows}), indent=2).decode() + "\n"
+    from agenttop.analyse.story import story
+
+    out = {"schema": 1, "levels": rows, "story": story(rows)}
+    return msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n"
 
 
 def _as_csv(rows: Rows) -> str:
