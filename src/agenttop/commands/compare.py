@@ -9,10 +9,13 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agenttop.model import units
 from agenttop.model.text import printable
+
+if TYPE_CHECKING:
+    from agenttop.analyse.probes import ProbeRow
 
 Row = dict[str, Any]
 Rows = Sequence[Row]
@@ -42,7 +45,7 @@ def _failed(row: Row) -> str:
 
 
 NAMES: Columns = (
-    ("file", lambda row: Path(row["file"]).name),
+    ("file", lambda row: Path(row["file"]).name.removesuffix(".agenttop")),
     ("host", _host),
     ("agents", lambda row: str(row["agents"])),
 )
@@ -75,7 +78,13 @@ CAUSES: Columns = (
     ("limit", lambda row: row["bottleneck"] or units.MISSING),
 )
 
-COLUMNS = (*NAMES, *SPEEDS[:-1], *CAUSES, SPEEDS[-1])
+COLUMNS: Columns = (
+    ("file", lambda row: Path(row["file"]).name),
+    *NAMES[1:],
+    *SPEEDS[:-1],
+    *CAUSES,
+    SPEEDS[-1],
+)
 
 RARE = ("retries", "stalls", "took", "again", "queued", "throttled")
 """Left out in this order where a table is too wide and the column is empty or zero throughout."""
@@ -93,6 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the levels of all files. Raises AgenttopError for a file that is no recording."""
     from agenttop.analyse.compare import level_rows
+    from agenttop.analyse.probes import probe_rows
     from agenttop.errors import UsageError
 
     if arguments.chart and arguments.format != "table":
@@ -107,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"agenttop: {printable(file)} has no level: no agents ran while it was recorded\n"
             )
         rows += some
-    sys.stdout.write(render(rows, arguments.format))
+    sys.stdout.write(render(rows, arguments.format, probe_rows(map(Path, arguments.files))))
     if arguments.chart and rows:
         from agenttop.commands.chart import charts
 
@@ -115,48 +125,50 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def render(rows: Rows, form: str) -> str:
-    """The rows in one of `FORMATS`; ends with a newline."""
+def render(rows: Rows, form: str, probes: Sequence[ProbeRow] = ()) -> str:
+    """The rows in one of `FORMATS`, and answers to probes where there are any; ends with a newline."""
     match form:
         case "json":
-            return _as_json(rows)
+            return _as_json(rows, probes)
         case "csv":
             return _as_csv(rows)
-    from agenttop.commands import cells
+    from agenttop.commands import cells, probe_table
 
+    below = probe_table.table(probes, form)
     if form == "markdown":
         header = [name for name, _ in COLUMNS]
         table = [[show(row) for _, show in COLUMNS] for row in rows]
-        return cells.markdown(header, table, LEFT) + _remarks(rows, "- not valid: ")
+        return cells.markdown(header, table, LEFT) + _remarks(rows, "- not valid: ") + below
     if not rows:
-        return "no levels\n"
+        return "no levels\n" + below
     parts = [
         _table(rows, (*NAMES, *SPEEDS)) + _remarks(rows, "not valid: "),
         _table(rows, (*NAMES, *CAUSES)),
         _words(rows),
     ]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(part for part in parts if part) + below
 
 
 def _table(rows: Rows, columns: Columns) -> str:
-    """The columns as a table of at most `WIDTH`; below it in words what no level knows."""
+    """The columns as a table of at most `WIDTH`; below it in words what no level knows.
+
+    The two columns of names share what the others leave.
+    """
     from agenttop.commands import cells
 
     shown = [(name, [printable(show(row)) for row in rows]) for name, show in columns]
     unknown = [name for name, values in shown[len(NAMES) :] if set(values) == {units.MISSING}]
     shown = [(name, values) for name, values in shown if name not in unknown]
+    needs = [max(len(name), *map(len, values)) for name, values in shown[:LEFT]]
     for rare in RARE:
-        if _wide(shown) > WIDTH - 2 * SHORTEST:
+        if _wide(shown) + sum(needs) + 2 > WIDTH:
             shown = [(n, v) for n, v in shown if n != rare or not set(v) <= {"0", "0 %", units.MISSING}]
-    texts, rest = shown[:LEFT], shown[LEFT:]
     left = WIDTH - _wide(shown) - 2
-    for index, (name, values) in enumerate(texts):
-        # What the first does not need of its half, the second may have.
-        room = max(SHORTEST, left // (LEFT - index))
-        values = [_shortened(value, room) for value in values]
-        texts[index] = (name, values)
-        left -= max(len(name), *map(len, values))
-    shown = [*texts, *rest]
+    rooms = [max(SHORTEST, min(need, max(left // 2, left - sum(needs) + need))) for need in needs]
+    shown[:LEFT] = [
+        (name, [_shortened(value, room) for value in values])
+        for (name, values), room in zip(shown, rooms, strict=False)
+    ]
     table = [list(cells_of) for cells_of in zip(*(values for _, values in shown), strict=True)]
     text = cells.aligned([name for name, _ in shown], table, LEFT)
     return text + (f"not known of any level: {', '.join(unknown)}\n" if unknown else "")
@@ -194,12 +206,13 @@ def _named(row: Row) -> str:
     return f"{printable(Path(row['file']).name)} level {row['level']} ({agents})"
 
 
-def _as_json(rows: Rows) -> str:
+def _as_json(rows: Rows, probes: Sequence[ProbeRow]) -> str:
     import msgspec
 
     from agenttop.analyse.story import story
+    from agenttop.commands import probe_table
 
-    out = {"schema": 1, "levels": rows, "story": story(rows)}
+    out = {"schema": 1, "levels": rows, "story": story(rows), **probe_table.values(probes)}
     return msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n"
 
 

@@ -5,7 +5,7 @@ Each quantity gets the simpler of two descriptions unless the other one is plain
 - log-normal (geometric for numbers of turns), its figures from the moments of the logarithms (the mean);
 - empirical: 41 quantiles, in between interpolated.
 
-Both are fitted to every other value and judged on those left over, by the Kolmogorov-Smirnov distance: the
+Both are fitted to half of the values and judged on the other half, by the Kolmogorov-Smirnov distance: the
 largest difference between the shares of values below any point, 0 to 1. The empirical one is taken when its
 distance is smaller by more than `PLAINLY`.
 """
