@@ -16,7 +16,7 @@ from agenttop.analyse.material import Material, of_recording, within
 from agenttop.analyse.row import LevelRow
 from agenttop.analyse.steady import judge
 from agenttop.analyse.tokens import tokens_per_event
-from agenttop.analyse.verdict import why_invalid
+from agenttop.analyse.verdict import unsteady, why_invalid
 from agenttop.model.frames import EngineSample, LoadSample, Turn
 from agenttop.record.read import Recording
 
@@ -95,6 +95,8 @@ def _row(
         if load is None or sample.engine == load.engine
     ]
     ended = [turn for turn in turns if span.steady <= turn.t < span.end]
+    if standing.state == "steady" and (moved := unsteady(ended)):
+        standing = replace(standing, state="unsteady", why=moved[0])
     reasons = why_invalid(span, loads, ended, engines, material.session.speedup)
     row = LevelRow(
         file=file,

@@ -19,7 +19,9 @@ class Change(NamedTuple):
     """A change in a series."""
 
     p: float
-    """How often chance alone makes one as strong."""
+    """How often chance alone makes one as strong, autocorrelation taken into account."""
+    plain_p: float
+    """The same of values that are independent."""
     size: float
     """After minus before, in the unit of the values."""
     before: float
@@ -78,11 +80,12 @@ def trend(values: Sequence[float]) -> Change:
     for value in values:
         ties[value] = ties.get(value, 0) + 1
     tied = sum(count * (count - 1) * (2 * count + 5) for count in ties.values())
-    variance = (n * (n - 1) * (2 * n + 5) - tied) / 18 * inflation(_without(values, slope))
-    p = 1.0
+    variance = (n * (n - 1) * (2 * n + 5) - tied) / 18
+    p = plain_p = 1.0
     if variance > 0 and score:
-        p = math.erfc((abs(score) - 1) / math.sqrt(2 * variance))
-    return Change(p, slope * (n - 1), middle - half, middle + half)
+        wider = variance * inflation(_without(values, slope))
+        p, plain_p = (math.erfc((abs(score) - 1) / math.sqrt(2 * spread)) for spread in (wider, variance))
+    return Change(p, plain_p, slope * (n - 1), middle - half, middle + half)
 
 
 def shift(values: Sequence[float]) -> Change:
@@ -97,8 +100,11 @@ def shift(values: Sequence[float]) -> Change:
             strongest, at = strength, index + 1
     before, after = median(values[:at]) or 0.0, median(values[at:]) or 0.0
     levelled = [value - (before if index < at else after) for index, value in enumerate(values)]
-    p = min(1.0, 2 * math.exp(-6 * strongest**2 / inflation(levelled) / (n**3 + n**2)))
-    return Change(p, after - before, before, after)
+    p, plain_p = (
+        min(1.0, 2 * math.exp(-6 * strongest**2 / wider / (n**3 + n**2)))
+        for wider in (inflation(levelled), 1.0)
+    )
+    return Change(p, plain_p, after - before, before, after)
 
 
 def inflation(values: Sequence[float]) -> float:

@@ -15,14 +15,13 @@ That a level does not settle is an answer.
 
 from __future__ import annotations
 
-import math
 from bisect import insort
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agenttop.analyse.measures import is_full
-from agenttop.analyse.series import Change, batched, mser_crop, shift, theil_sen, trend
+from agenttop.analyse.series import batched, mser_crop, shift, theil_sen, trend
 from agenttop.analyse.stats import median
 from agenttop.analyse.tokens import decode_rate
 from agenttop.analyse.verdict import least_window_s
@@ -48,6 +47,10 @@ TTFT_SHARE = 0.5
 TTFT_S = 0.25
 """A change of the time to the first token counts beyond this share of its median and beyond this time:
 it scatters many times more than the decode rate."""
+
+LARGE = 2.5
+"""A change this many times as large counts even where slow swings could explain it: then the window is too
+short for them, which is no steady state either."""
 
 MOST_VALUES = 200
 """Longer series are put together to medians of neighbours: the tests compare every pair."""
@@ -184,17 +187,13 @@ def _ttft_moved(turns: Sequence[Turn]) -> str | None:
     )
 
 
-def _moved(values: Sequence[float], floor: float, what: str, show: object) -> str | None:
-    assert callable(show)
+def _moved(values: Sequence[float], floor: float, what: str, show: Callable[[float], str]) -> str | None:
     series = batched(values, MOST_VALUES)
     if len(series) < LEAST_TURNS:
         return None
-    found: Change = trend(series)
-    if found.p < SETTLED_P and abs(found.size) > floor:
-        way = "falls" if found.size < 0 else "rises"
-        return f"{what} {way} within it, from {show(found.before)} to {show(found.after)}"
-    found = shift(series)
-    if found.p < SETTLED_P and abs(found.size) > floor and not math.isnan(found.size):
-        way = "drops" if found.size < 0 else "jumps"
-        return f"{what} {way} within it, from {show(found.before)} to {show(found.after)}"
+    for found, ways in ((trend(series), ("falls", "rises")), (shift(series), ("drops", "jumps"))):
+        size = abs(found.size)
+        if (found.p < SETTLED_P and size > floor) or (found.plain_p < SETTLED_P and size > LARGE * floor):
+            way = ways[0] if found.size < 0 else ways[1]
+            return f"{what} {way} within it, from {show(found.before)} to {show(found.after)}"
     return None

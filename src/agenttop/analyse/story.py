@@ -261,6 +261,8 @@ def _bound(one: Series) -> list[str]:
     parts = []
     if last.bottleneck is not None:
         parts.append(f"limit at {last.agents}: {last.bottleneck} ({last.bottleneck_evidence})")
+    elif last.bottleneck_evidence is not None:
+        parts.append(f"its limit at {last.agents} {last.bottleneck_evidence}")
     fills = [row.kv_max_fraction for row in one.rows if row.valid and row.kv_max_fraction is not None]
     preempted = [row.preemptions for row in one.rows if row.valid and row.preemptions is not None]
     if fills and preempted and not sum(preempted) and max(fills) < 0.9:

@@ -54,7 +54,7 @@ def why_invalid(
         *_failed(turns),
         *_engine(engines),
         *_gap(span, loads, GAP_S * speedup),
-        *_unsteady(turns),
+        *unsteady(turns),
     ]
 
 
@@ -138,7 +138,8 @@ def _gap(span: Span, loads: Sequence[LoadSample], most: float) -> list[str]:
     return []
 
 
-def _unsteady(turns: Sequence[Turn]) -> list[str]:
+def unsteady(turns: Sequence[Turn]) -> list[str]:
+    """The reason where the decode rate moves too much within the window."""
     own = [turn for turn in turns if turn.parent is None]
     moved = drift([rate for turn in own if (rate := decode_rate(turn)) is not None])
     if moved is None or not moved.real or abs(moved.change) <= DRIFT_SHARE:
