@@ -13,15 +13,15 @@ from tests import hostile
 from tests.collect import samples
 
 
-def serves(routes: Mapping[str, Any], server: str = "uvicorn") -> hostile.HostileServer:
-    """`routes`: path to (status, body) or to a body of status 200."""
+def serves(routes: Mapping[str, Any], server: str = "uvicorn", headers: str = "") -> hostile.HostileServer:
+    """`routes`: path to (status, body) or to a body of status 200. `headers`: further ones, whole lines."""
 
     def answer(host: hostile.HostileServer, connection: socket.socket) -> None:
         while line := hostile._read_request(host, connection):
             reply = routes.get(line.split(" ")[1], (404, {"detail": "Not Found"}))
             reply = reply if isinstance(reply, tuple) else (200, reply)
             kind = "text/plain" if isinstance(reply[1], str) else "application/json"
-            hostile._send(connection, reply, kind, f"Server: {server}\r\n")
+            hostile._send(connection, reply, kind, f"Server: {server}\r\n{headers}")
 
     return hostile.HostileServer(answer)
 
