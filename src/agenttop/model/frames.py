@@ -385,6 +385,8 @@ class Plan(Frame, frozen=True, kw_only=True, tag="plan"):
     """What was scaled to fit this engine, in words, e.g. `context limit 100000 -> 1843 (engine: 2048)`."""
     seed: int = 0
     stagger_s: float = 0.0
+    overrides: dict[str, str] = {}
+    """Keys of the profile that the user has set, as written."""
 
 
 class Level(Frame, frozen=True, kw_only=True, tag="level"):

@@ -114,6 +114,7 @@ class Director:
             notes=[*set_notes(command.overrides), *scaled.notes],
             seed=command.seed,
             stagger_s=stagger,
+            overrides=command.overrides,
         )
         if self._plan is None or not _same_load(plan, self._plan):
             self._announce(plan)

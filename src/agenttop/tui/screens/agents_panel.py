@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from textual import events
 
-from agenttop.agents.profile import Profile, load, names, scale
+from agenttop.agents.profile import Profile, names, scale
 from agenttop.errors import AgenttopError
 from agenttop.model import units
 from agenttop.model.commands import Command, Drain, Pause, StartAgents, StopAll
 from agenttop.model.frames import EngineSample
+from agenttop.tui.screens import profile_edit
 from agenttop.tui.screens.dialog import Dialog
+from agenttop.tui.screens.profile_edit import ProfileEdit
 from agenttop.view.look import Look
 from agenttop.view.rows import engine_in_focus
 from agenttop.view.spans import Line, foreign, pad, wrap
@@ -46,7 +48,9 @@ class AgentsPanel(Dialog[Command]):
             self._typed["agents"] = str(store.load.target)
         self._asking = False
         self._complaint = ""
-        self._loaded: dict[str, Profile | str] = {}
+        self._done = ""
+        self._editing = False
+        self._edits: dict[str, ProfileEdit] = {}
 
     # What it shows
 
@@ -60,8 +64,11 @@ class AgentsPanel(Dialog[Command]):
             "stagger": self._stagger(profile),
         }
         lines: list[Line] = [self._line(name, values[name]) for name in FIELDS]
+        if self._editing:
+            lines += [self._line(name, self._edited(name)) for name in profile_edit.NAMES]
         lines.append([])
-        lines += self._about(profile, engine, room)
+        about = self._about(profile, engine, room)
+        lines += about[: max(1, rows - len(lines) - 4)]
         lines.append([])
         lines += self._status(room)
         if self._asking and engine is not None:
@@ -76,7 +83,11 @@ class AgentsPanel(Dialog[Command]):
                 ],
             ]
         elif self._complaint:
-            lines += wrap(self._complaint, room, "bad")
+            lines += wrap(foreign(self._complaint, 300), room, "bad")
+        elif self._done:
+            lines += wrap(foreign(self._done, 300), room, "good")
+        elif self._editing:
+            lines.append([("⏎", "key"), (" start   ", "text"), ("tab", "key"), (" back", "text")])
         else:
             lines.append(
                 [
@@ -87,7 +98,9 @@ class AgentsPanel(Dialog[Command]):
                     ("p", "key"),
                     (" pause   " if not self._paused else " go on   ", "text"),
                     ("x", "key"),
-                    (" stop all now", "text"),
+                    (" stop all now   ", "text"),
+                    ("e", "key"),
+                    (" edit", "text"),
                 ]
             )
         return lines
@@ -104,9 +117,38 @@ class AgentsPanel(Dialog[Command]):
         ]
 
     def _line(self, name: str, value: Line) -> Line:
-        if FIELDS[self._field] == name:
+        if self._chosen == name:
             return [("› ", "accent"), (pad(name, 9), "accent"), *value]
         return [("  ", "text"), (pad(name, 9), "label"), *value]
+
+    @property
+    def _rows(self) -> tuple[str, ...]:
+        """The fields that can be chosen."""
+        return (*FIELDS, *profile_edit.NAMES) if self._editing else FIELDS
+
+    @property
+    def _chosen(self) -> str:
+        return self._rows[self._field]
+
+    def _edited(self, name: str) -> Line:
+        """A row of the profile."""
+        edit, about = self._edit(), profile_edit.ABOUT[name]
+        text = foreign(edit.value(name), 60)
+        if name in profile_edit.TEXTS:
+            cursor = "▏" if self._chosen == name else ""
+            return [("  ", "text"), (text + cursor, "strong"), (f"  {about}" if not text else "", "label")]
+        role = "strong" if edit.changed(name) else "text"
+        return [("‹ ", "key"), (text, role), (" ›", "key"), (f"  {about}", "label")]
+
+    def _edit(self) -> ProfileEdit:
+        """The profile chosen, with what was set in it; at first as in the load that runs."""
+        if self._profile not in self._edits:
+            plan = self._store.plan
+            same = plan is not None and (plan.profile, plan.engine) == (self._profile, self._engine)
+            self._edits[self._profile] = ProfileEdit(
+                self._profile, plan.overrides if plan is not None and same else None
+            )
+        return self._edits[self._profile]
 
     def _choice(self, text: str, count: int) -> Line:
         arrows = ("‹ ", " ›") if count > 1 else ("  ", "")
@@ -144,13 +186,15 @@ class AgentsPanel(Dialog[Command]):
         plan = self._store.plan
         if plan is None or plan.profile != self._profile or plan.engine != self._engine:
             return None
+        profile = self._current_profile()
+        if profile is not None and plan.stagger_s == profile.start.stagger_s:
+            return None  # it was not chosen
         return plan.stagger_s
 
     def _about(self, profile: Profile | None, engine: EngineSample | None, room: int) -> list[Line]:
         """The profile in a sentence, and how it will be fitted to the engine."""
         if profile is None:
-            loaded = self._loaded.get(self._profile)
-            return wrap(foreign(loaded, 300), room, "bad") if isinstance(loaded, str) else []
+            return wrap(foreign(self._edit().trouble, 300), room, "bad")
         lines = wrap(foreign(profile.description, 200), room, "text")
         if engine is None:
             return lines
@@ -186,13 +230,19 @@ class AgentsPanel(Dialog[Command]):
         """Every key while the panel is open."""
         event.stop()
         key = event.key
+        self._done = ""
         if self._asking:
             self._answer(key)
+        elif self._editing and self._edits_with(event):
+            pass
+        elif key in ("e", "tab"):
+            self._editing = not self._editing
+            self._field = len(FIELDS) if self._editing else 1
         elif key in ("escape", "a", "q"):
             self.dismiss(None)
             return
         elif key in ("up", "down"):
-            self._field = (self._field + (1 if key == "down" else -1)) % len(FIELDS)
+            self._move(1 if key == "down" else -1)
         elif key in ("left", "right"):
             self._change(1 if key == "right" else -1)
         elif key in ("plus", "equals_sign", "minus"):
@@ -209,8 +259,42 @@ class AgentsPanel(Dialog[Command]):
             self._type(event.character if key != "backspace" else "")
         self.draw()
 
+    def _move(self, step: int) -> None:
+        self._edit().leave()
+        self._field = (self._field + step) % len(self._rows)
+
+    def _edits_with(self, event: events.Key) -> bool:
+        """A key in a row of the profile; whether it belongs there."""
+        name, key, character = self._chosen, event.key, event.character or ""
+        if name not in profile_edit.NAMES:
+            return False
+        edit, text = self._edit(), name in profile_edit.TEXTS
+        self._complaint = ""
+        if key == "backspace":
+            edit.rub_out(name)
+        elif key in ("left", "right") and not text:
+            edit.step(name, 1 if key == "right" else -1)
+        elif key == "enter" and text and edit.value(name):
+            self._enter(edit, name)
+        elif (text and character.isprintable() and character) or (character and character in "0123456789.k"):
+            edit.type(name, character)
+        else:
+            return False
+        return True
+
+    def _enter(self, edit: ProfileEdit, row: str) -> None:
+        try:
+            self._done = edit.enter(row) or ""
+        except AgenttopError as error:
+            self._complaint = str(error)
+            return
+        if edit.name != self._profile:  # it was saved
+            self._edits.pop(self._profile)
+            self._profile, self._profiles = edit.name, names()
+            self._edits[edit.name] = edit
+
     def _change(self, step: int) -> None:
-        name = FIELDS[self._field]
+        name = self._chosen
         self._complaint = ""
         if name == "engine":
             self._engine = _next(sorted(self._store.engines), self._engine, step)
@@ -225,7 +309,7 @@ class AgentsPanel(Dialog[Command]):
             self._typed[name] = f"{max(1.0 if name == 'agents' else 0.0, value):g}"
 
     def _type(self, character: str | None) -> None:
-        name = FIELDS[self._field]
+        name = self._chosen
         if name not in ("agents", "stagger"):
             name = "agents"
             self._field = FIELDS.index(name)
@@ -276,6 +360,7 @@ class AgentsPanel(Dialog[Command]):
             target=self._agents(),
             stagger_s=_number(stagger, 0.0) if stagger is not None else self._stagger_in_force(),
             confirmed=confirmed,
+            overrides=self._edit().overrides,
         )
 
     def _agents(self) -> int:
@@ -288,14 +373,8 @@ class AgentsPanel(Dialog[Command]):
         return self._store.engines.get(self._engine) if self._engine else None
 
     def _current_profile(self) -> Profile | None:
-        """The profile chosen; None where its file is wrong, which is then said."""
-        if self._profile not in self._loaded:
-            try:
-                self._loaded[self._profile] = load(self._profile)
-            except AgenttopError as error:
-                self._loaded[self._profile] = str(error)
-        found = self._loaded[self._profile]
-        return found if isinstance(found, Profile) else None
+        """The profile chosen; None where its file, or what was set, is wrong, which is then said."""
+        return self._edit().profile
 
 
 def _next(choices: list[str], current: str | None, step: int) -> str | None:
