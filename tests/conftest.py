@@ -12,7 +12,7 @@ Fixtures
                         start_llama(shape=STEADY)             slow enough to look at a request in progress
                     It takes 0.2 s. See tests/servers.py for kill(), freeze(), chat(), background_chat().
     start_sim       `start_sim(**options) -> Simulated`: a simulated engine of this test's own, gone when the
-                    test ends. Options are those of `agenttop sim`, see tests/simulated.py; the model is `tiny`:
+                    test ends. Options are those of `agenttop sim`, the model is `tiny`; tests/simulated.py:
                         start_sim(wire="llama.cpp", slots=2, fault=["cut=3@request=2"])
     start_sim_here  the same server in a thread of the test: no process, up at once.
     engine_needed   for tests that start an engine in their own way: skips where there is none.

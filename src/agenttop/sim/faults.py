@@ -154,6 +154,11 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return begin <= now and (self.lasts is None or now < begin + self.lasts)
 
     @property
+    def by_itself(self) -> bool:
+        """A restart that comes at a time, or between requests, and not in the middle of one it picks."""
+        return self.kind == "restart" and not self.by_request and (self.at, self.after) != (None, None)
+
+    @property
     def by_request(self) -> bool:
         """It picks requests, not a time."""
         return (self.request, self.every, self.first) != (None, None, None)
@@ -245,8 +250,8 @@ class FaultPlan:
     def _hits(self, fault: Fault, number: int, now: float) -> bool:
         if fault.kind == "refuse" and fault.value is None:
             return False  # of connections, not of requests
-        if fault.kind == "restart" and not fault.by_request:
-            return False  # at a time of its own
+        if fault.by_itself:
+            return False
         return self._moved(fault, number, now).hits(number, now)
 
     def closed(self, number: int, now: float) -> bool:
@@ -260,7 +265,7 @@ class FaultPlan:
 
     def restarts(self) -> list[Fault]:
         """Restarts that come at a time, or once so many requests have come."""
-        return [fault for fault in self.faults if fault.kind == "restart" and not fault.by_request]
+        return [fault for fault in self.faults if fault.by_itself]
 
     def next_change(self, now: float) -> float | None:
         """The next time at which the answer of `closed` may change by itself."""

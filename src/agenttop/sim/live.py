@@ -12,8 +12,10 @@ from agenttop.sim.requests import Emission, EngineState, GpuReading, SimRequest
 
 LEAST_WAIT_S = 0.001
 """Timers are no finer. An engine that runs much faster than life says several things in one go."""
-SLICE_S = 0.05
-"""When it is late, so much of the past at a time, so that connections are served in between."""
+BITE_S = 0.05
+"""The most of the past that is caught up with in one go, in real seconds of the engine's time ..."""
+WORK_S = 0.01
+"""... and about how long that may take, so that connections are served in between."""
 _GPUS_EVERY = 0.5
 """Simulated seconds: readers share a reading, for each begins a new window for its rates."""
 _KEPT = 4096
@@ -38,6 +40,7 @@ class LiveEngine:
         self._late: deque[float] = deque(maxlen=_KEPT)
         self._gpus: list[GpuReading] = []
         self._gpus_at = float("-inf")
+        self._bite_s = BITE_S
         self._telling = False
         """Emissions are being delivered: what that brings about must not move time."""
 
@@ -92,15 +95,24 @@ class LiveEngine:
             self._timer = None
 
     def _catch_up(self) -> None:
-        """All that is due, in slices; what is left is for the next turn of the loop."""
+        """What is due, or a bite of it; what is left is for the next turn of the loop."""
         if self._telling:
             return
-        now = self.now
-        begun = self.engine.now
-        if self.engine.next_time() is None:
+        now, begun, due = self.now, self.engine.now, self.engine.next_time()
+        if due is None:
             self.engine.advance(max(now, begun))
             return
-        emissions = self.engine.advance(max(begun, min(now, begun + SLICE_S * self.speedup)))
+        until = min(now, max(due, begun + self._bite_s * self.speedup))
+        started = self._clock()
+        self._tell(self.engine.advance(max(begun, until)), now)
+        took = self._clock() - started
+        if took > WORK_S:
+            self._bite_s /= 2
+        elif self._bite_s < BITE_S:
+            self._bite_s = min(BITE_S, self._bite_s * 1.5)
+
+    def _tell(self, emissions: list[Emission], now: float) -> None:
+        """Hand emissions on, and note how late they are."""
         last = -1.0
         for emission in emissions:
             if emission.t != last:

@@ -1,4 +1,4 @@
-"""The simulated engine as a server: requests to jobs, emissions to replies, restarts, faults, `/sim`."""
+"""The simulated engine as a server: who may ask what, loading, restarts, the closed door, `/sim`."""
 
 from __future__ import annotations
 
@@ -10,22 +10,17 @@ from typing import Any
 
 import msgspec
 
-from agenttop.sim.asking import Job, own_length
-from agenttop.sim.books import Books
-from agenttop.sim.delivery import Delivery, comments
+from agenttop.sim.completions import Completions
 from agenttop.sim.doors import Door
 from agenttop.sim.engine import SimEngine
-from agenttop.sim.faults import Fault, FaultPlan, Treatment
+from agenttop.sim.faults import Fault, FaultPlan
 from agenttop.sim.http import Exchange, Visitor
 from agenttop.sim.live import LiveEngine
 from agenttop.sim.options import EngineOptions
 from agenttop.sim.presets import HostPreset, ModelPreset
-from agenttop.sim.prompt import PromptReader
-from agenttop.sim.requests import Emission, RejectedError, SimRequest
-from agenttop.sim.wire import SIMULATED, Answer, Facts, RefusedError, View, Wire
+from agenttop.sim.wire import SIMULATED, Answer, Facts, View, Wire
 from agenttop.sim.wire_llamacpp import LlamaCppWire
 from agenttop.sim.wire_vllm import VllmWire
-from agenttop.sim.words import Words
 
 _encode = msgspec.json.Encoder().encode
 
@@ -58,7 +53,7 @@ class SimServer:
         self._host, self._model = host, model
         self._engine_options, self._options = engine, options
         first = SimEngine(host, model, engine, options.seed)
-        self.live = LiveEngine(first, options.speedup, self._deliver)
+        self.live = LiveEngine(first, options.speedup, lambda emissions: self._completions.deliver(emissions))
         self.facts = _facts(model, first)
         self.wire: Wire = (
             VllmWire(self.facts)
@@ -66,15 +61,18 @@ class SimServer:
             else LlamaCppWire(self.facts, metrics=options.metrics, slots=options.slot_table)
         )
         self._chat_paths = self.wire.chat_paths()
-        self._words = Words(options.seed)
-        self._prompts = PromptReader(first.block_tokens)
+        self._completions = Completions(
+            self.wire,
+            self.facts,
+            speedup=options.speedup,
+            seed=options.seed,
+            live=lambda: self.live,
+            restart=self.restart,
+        )
         self._plan = FaultPlan(options.faults)
         self._restarts = self._plan.restarts()
         self._visitors: set[Visitor] = set()
-        self._deliveries: dict[str, Delivery] = {}
-        self._jobs: dict[str, Job] = {}
         self._started_unix = self.facts.started_unix
-        self._books = Books(self.facts.context_limit)
         self._number = 0
         self._loaded_at = options.load_s
         self._lives = 1
@@ -104,7 +102,6 @@ class SimServer:
         self._lives += 1
         seed = self._options.seed + self._lives - 1
         self.live.replace(SimEngine(self._host, self._model, self._engine_options, seed))
-        self._books = Books(self.facts.context_limit)
         self._started_unix = time.time()
         self._watch_time()
 
@@ -144,142 +141,19 @@ class SimServer:
         return self.live.now < self._loaded_at
 
     def _complete(self, exchange: Exchange, chat: bool) -> None:
-        """A request for text, faults first."""
+        """A request for text."""
         self._number += 1
         treatment = self._plan.treat(self._number, self.live.now)
         self._restart_by_number()
         self._watch_time()
-        if exchange.over:
-            return
-        if (refusal := self._refusal(treatment)) is not None:
-            _reply(exchange, refusal)
-        elif treatment.get("queue-timeout") is not None:
-            exchange.gone = None  # taken, and never answered
-        elif (every_s := treatment.number("comments")) is not None:
-            comments(exchange, self.wire, every_s, self._options.speedup)
-        else:
-            try:
-                self._begin(exchange, chat, treatment)
-            except RefusedError as refused:
-                _reply(exchange, refused.answer)
-
-    def _refusal(self, treatment: Treatment) -> Answer | None:
-        """A fault that answers in place of the engine."""
-        for kind in ("refuse", "5xx", "4xx"):
-            if (status := treatment.number(kind)) is not None:
-                return self.wire.failure(int(status), f"status {status:.0f} on purpose: --fault {kind}")
-        return None
-
-    def _begin(self, exchange: Exchange, chat: bool, treatment: Treatment) -> None:
-        """Raises RefusedError."""
-        body = self.wire.read(exchange.request, chat)
-        if chat:
-            prompt = self._prompts.chat(body.messages or (), bytes(body.tools or b""))
-        else:
-            prompt = self._prompts.plain(body.prompt_text())
-        if treatment.get("context") is not None:
-            raise RefusedError(self.wire.too_long(prompt.tokens, self.facts.context_limit))
-        limit = self.wire.check(body, prompt.tokens)
-        options = body.stream_options
-        job = Job(
-            number=self._number,
-            id=self.wire.job_id(self._number, self._options.seed, chat),
-            created=int(time.time()),
-            chat=chat,
-            stream=bool(body.stream),
-            model=self.facts.model,
-            prompt=prompt,
-            words=self._words.start(prompt.mark),
-            limit=limit,
-            arrived=self.live.now,
-            usage=bool(options and options.include_usage),
-            continuous=bool(options and options.include_usage and options.continuous_usage_stats),
-            timings=bool(body.timings_per_token),
-            progress=bool(body.return_progress),
-            ignore_eos=bool(body.ignore_eos),
-        )
-        self._submit(exchange, job, treatment)
-
-    def _submit(self, exchange: Exchange, job: Job, treatment: Treatment) -> None:
-        room = self.facts.context_limit - job.prompt.tokens
-        own_end = None
-        if job.limit is None and not job.ignore_eos:
-            own_end = own_length(job.prompt.mark, self._options.seed)
-        planned = max(1, min(room, job.limit or own_end or room))
-        job.reasoning = int(planned * (treatment.number("reasoning") or 0.0))
-        if (lie := treatment.get("wrong-usage")) is not None:
-            job.usage_factor = lie.value if isinstance(lie.value, float) else None
-        reply = self._words.text(job.words, planned)
-        request = SimRequest(
-            id=job.id,
-            blocks=self._prompts.with_reply(job.prompt, reply),
-            prompt_tokens=job.prompt.tokens,
-            max_tokens=job.limit,
-            stop_tokens=own_end,
-        )
-        try:
-            self.live.submit(request)
-        except RejectedError:
-            raise RefusedError(self.wire.too_long(job.prompt.tokens, self.facts.context_limit)) from None
-        self._jobs[job.id] = job
-        self._deliveries[job.id] = Delivery(
-            exchange,
-            job,
-            self.wire,
-            self._words,
-            treatment,
-            self._options.speedup,
-            over=self._over,
-            restart=self.restart,
-        )
-
-    def _over(self, delivery: Delivery) -> None:
-        """Nothing more will be sent; if the engine is not done with the request, it is cancelled."""
-        job = delivery.job
-        self._deliveries.pop(job.id, None)
-        if self._jobs.pop(job.id, None) is not None:
-            self._books.end(job, self.live.now, "abort")
-            self.live.cancel(job.id)
-
-    # Emissions
-
-    def _deliver(self, emissions: list[Emission]) -> None:
-        touched: dict[str, Delivery] = {}
-        for emission in emissions:
-            job = self._jobs.get(emission.request)
-            if job is not None:
-                self._note(job, emission)
-            delivery = self._deliveries.get(emission.request)
-            if delivery is not None:
-                delivery.take(emission)
-                touched[emission.request] = delivery
-        for delivery in touched.values():
-            delivery.flush()
-
-    def _note(self, job: Job, emission: Emission) -> None:
-        """Keep the job and the books up to date."""
-        t, kind = emission.t, emission.kind
-        if kind in ("first", "token"):
-            job.done = emission.tokens
-            self._books.token(job, t)
-            job.last = t
-            if job.first is None:
-                job.first = t
-        elif kind == "start":
-            job.cached = emission.cached_tokens
-            if job.started is None:
-                job.started = t
-        elif kind == "progress":
-            self._books.slot_steps += 1
-        else:
-            job.reason = emission.reason
-            self._jobs.pop(job.id, None)
-            self._books.end(job, t, (emission.reason or "stop") if kind == "finish" else "error")
+        if not exchange.over:
+            self._completions.begin(exchange, self._number, chat, treatment)
 
     # Looks
 
     def _view(self) -> View:
-        return View(self.live.state(), self._books, self._jobs, self._started_unix)
+        done = self._completions
+        return View(self.live.state(), done.books, done.jobs, self._started_unix)
 
     def account(self) -> dict[str, Any]:
         """`GET /sim`: what this is, its GPUs, and whether it keeps up."""
@@ -356,9 +230,7 @@ class SimServer:
 
     def _hang_up(self) -> None:
         """Every connection ends where it is."""
-        self._jobs.clear()  # before the connections go: the engine that had them is gone too
-        for delivery in list(self._deliveries.values()):
-            delivery.drop()
+        self._completions.drop_all()
         for visitor in list(self._visitors):
             visitor.close()
 
