@@ -19,7 +19,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 from agenttop.agents.check import parse
 from agenttop.model.commands import Configure, HaltAll, LaunchAgent, Shutdown
@@ -50,8 +49,8 @@ class Bench:
     """The stub server and rounds against it."""
 
     def __init__(self, pin: bool) -> None:
-        stub = Path(__file__).with_name("stub_server.py")
-        self.stub = subprocess.Popen([sys.executable, stub], stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "agenttop.agents.stub"]
+        self.stub = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.stub.stdout is not None
         self.port = int(self.stub.stdout.readline())
         self.pin = pin
@@ -133,7 +132,8 @@ class Result:
     def __init__(self, driver: Driver, log: list, at: float) -> None:
         self.turns = {int(f.agent[1:]): f for f in driver.frames if isinstance(f, Turn)}
         self.loads = [f for f in driver.frames if isinstance(f, LoadSample)]
-        self.log = {row["agent"]: row for row in log}
+        rows = {f"stub-{row['number']}": row for row in log}
+        self.log = {number: rows[turn.finish_reason] for number, turn in self.turns.items()}
         self.origin = driver.origin
         self.at = at
         failed = [turn.error for turn in self.turns.values() if turn.error_kind]

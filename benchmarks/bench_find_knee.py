@@ -74,6 +74,7 @@ def search(seed: int, planted: int | None, options: argparse.Namespace) -> Searc
         line = ["sim", "--host", "rtx-5090", "--plant", plant, "--seed", str(seed), "--json", "--with-parent"]
         engine = subprocess.Popen(
             [sys.executable, "-m", "agenttop", *line, "--speedup", str(options.speedup)],
+            stdin=subprocess.PIPE,  # it ends when this process does
             stdout=subprocess.PIPE,
             text=True,
             env=environment,

@@ -438,7 +438,7 @@ async def test_cancelling_while_it_connects() -> None:
     endpoint = Endpoint("http://127.0.0.1:1")
     started = asyncio.Event()
 
-    async def never(_: object) -> object:
+    async def never(*_: object) -> object:
         started.set()
         return await asyncio.Future()
 

@@ -22,7 +22,7 @@ class Clock:
 def reply(sent: float, first: float, last: float, events: int, reads: int = 10, shared: int = 0) -> Reply:
     made = Reply()
     made.t_sent, made.t_first_token, made.t_last_token = sent, first, last
-    made.events, made.reads, made.shared_reads = events, reads, shared
+    made.events, made.merged, made.shared_reads = events, events - reads, shared
     return made
 
 
@@ -86,7 +86,7 @@ def test_shared_reads_are_counted_once() -> None:
     running = reply(0, 0.1, 0.9, 30, reads=20, shared=5)
     clock.now = 1.0
     assert meter.read([running]).shared_reads_fraction == 0.25
-    running.reads, running.shared_reads = 30, 5
+    running.events, running.merged = 40, 10
     clock.now = 2.0
     assert meter.read([running]).shared_reads_fraction == 0.0
     meter.ended(running, 0.0, True)

@@ -17,6 +17,7 @@ import msgspec
 from agenttop import __version__
 from agenttop.agents.connection import Connection
 from agenttop.agents.reply import Reply
+from agenttop.agents.sockets import open_wire
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
 
@@ -81,22 +82,28 @@ class Endpoint:
         head = f"POST {self._path}{path} HTTP/1.1\r\n{self._head}\r\ncontent-length: {len(body)}\r\n\r\n"
         return head.encode("ascii", "replace") + body
 
-    async def connect(self, now: Callable[[], float]) -> Connection:
+    async def connect(
+        self, now: Callable[[], float], rate: float = 1.0, kernel_stamps: bool = False
+    ) -> Connection:
         """A new connection. Raises OSError (refused, unreachable, no such host, TLS failure, timeout)."""
         if not self._addresses:
             self._addresses = await self._resolve()
         failure: OSError | None = None
-        loop = asyncio.get_running_loop()
         for address in self._addresses:
+            connection = Connection(now)
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    _, connection = await loop.create_connection(
-                        lambda: Connection(now),
+                    wire = await open_wire(
+                        connection,
                         address,
                         self.port,
-                        ssl=self._context,
-                        server_hostname=self.host if self.tls else None,
+                        now=now,
+                        rate=rate,
+                        kernel_stamps=kernel_stamps,
+                        tls=self._context,
+                        server_name=self.host if self.tls else None,
                     )
+                connection.connected(wire)
                 return connection
             except TimeoutError:
                 failure = OSError(f"no connection within {CONNECT_TIMEOUT_S:.0f} s")
@@ -120,13 +127,20 @@ class Client:
     """Sends requests of one agent, one after another, over a connection that is kept while it lasts."""
 
     def __init__(
-        self, endpoint: Endpoint, now: Callable[[], float], timeouts: Timeouts, *, rate: float = 1.0
+        self,
+        endpoint: Endpoint,
+        now: Callable[[], float],
+        timeouts: Timeouts,
+        *,
+        rate: float = 1.0,
+        kernel_stamps: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`rate`: seconds of `now` per real second."""
+        """`rate`: seconds of `now` per real second. `kernel_stamps`: asked for each new connection."""
         self._endpoint = endpoint
         self._now = now
         self._timeouts = timeouts
         self._rate = rate
+        self._kernel_stamps = kernel_stamps
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._waiting: asyncio.Future[None] | None = None
@@ -167,7 +181,8 @@ class Client:
     def warm(self) -> None:
         """Begin to connect, so that the next request need not wait for it."""
         if self._connecting is None and not self._connected:
-            self._connecting = asyncio.ensure_future(self._endpoint.connect(self._now))
+            work = self._endpoint.connect(self._now, self._rate, self._kernel_stamps())
+            self._connecting = asyncio.ensure_future(work)
 
     def close(self) -> None:
         """Close the connection, or give up opening one."""
@@ -241,7 +256,7 @@ class Client:
         connection = self._connection
         if connection is None or self._reply is not reply or reply.failed:
             return
-        silent = self._now() - connection.last_byte
+        silent = self._now() - reply.t_alive
         if silent < self._silence_limit(reply):
             delay = self._next_look(reply, silent)
             self._watchdog = asyncio.get_running_loop().call_later(delay, self._check_silence, reply)

@@ -1,38 +1,54 @@
 """One HTTP/1.1 connection: requests out, replies in, one at a time.
 
-A protocol on the event loop rather than a stream reader: the time stamp is taken in `data_received`
-before anything is parsed, so that neither buffering nor decoding ever delays it.
+Bytes come with the time of their arrival, which was taken before anything looked at them (`agents.sockets`),
+so that neither buffering nor decoding ever delays it. A read of whole chunks with one event each, as nearly
+all reads of a token stream are, is taken apart right here; everything else goes to httptools and the event
+parser.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
 
 import httptools
+import msgspec
 
 from agenttop.agents.reply import Reply
-from agenttop.wire.openai import read_error
+from agenttop.agents.sockets import Wire
+from agenttop.wire.openai import decode_chunk, read_error
 from agenttop.wire.sse import SseParser
 
 MAX_HEADER_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024
 """Of a reply that is not an event stream: an explanation, a token list."""
 
-_CR = 13
+_HEAD_END = b"\r\ndata: {"
+_EVENT_END = b"\n\n\r\n"
+_SIZES_KEPT = 65536
 
 AFTER_DONE_S = 1.0
 """How long the end of the body may follow `[DONE]` before the connection is given up."""
 
 
-class Connection(asyncio.Protocol):
+COMMENT_BYTES = 32 * 1024
+COMMENT_REST_S = 0.25
+"""An engine may say that it is alive, but after so many bytes of nothing but that, the reader rests (real
+time): comments without end would take a whole core."""
+
+_sizes: dict[bytes, int] = {}
+"""Chunk sizes by their digits: looked up rather than read again for every token."""
+
+
+class Connection:
     """Sends one request at a time and fills its Reply; `finished` is called when the reply has ended."""
 
     __slots__ = (
+        "_at",
         "_between_chunks",
         "_between_events",
         "_body",
+        "_comment_bytes",
         "_complete",
         "_content_type",
         "_encoding",
@@ -41,35 +57,44 @@ class Connection(asyncio.Protocol):
         "_headers_done",
         "_interim",
         "_location",
+        "_lost",
         "_now",
         "_overdue_armed",
         "_parser",
         "_reply",
         "_sse",
-        "_transport",
+        "_stamp",
         "_want_stream",
-        "last_byte",
+        "_wire",
         "open",
     )
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._transport: asyncio.Transport | None = None
+        self._wire: Wire | None = None
         self._reply: Reply | None = None
         self._finished: Callable[[], None] | None = None
         self._want_stream = True
         self.open = False
         self._between_events = False
-        """The parser stands between two chunks and two events: a read that holds exactly one of each, as
-        nearly all do, can be taken apart here, at half the cost."""
-        self.last_byte = 0.0
-        """When the engine last sent anything, a keep-alive comment included."""
+        """The parser stands between two chunks and two events: whole chunks can be taken apart here."""
+        self._at = 2
+        """Digits in the size of the last chunk."""
+        self._stamp = 0.0
+        """Of the read that is being parsed."""
+        self._comment_bytes = 0
+        self._lost = False
 
     # What the client calls
 
     def start(self, request: bytes, reply: Reply, want_stream: bool, finished: Callable[[], None]) -> None:
         """Write a request. The connection must be open and without a reply in progress."""
-        assert self._transport is not None
+        assert self._wire is not None
+        now = self._now()
+        if reply.t_sent is None:
+            reply.t_sent = now
+        reply.t_any_byte = reply.t_progress = now
+        self._wire.write(request)
         self._reply, self._finished, self._want_stream = reply, finished, want_stream
         self._parser = httptools.HttpResponseParser(self)
         self._sse: SseParser | None = None
@@ -83,10 +108,7 @@ class Connection(asyncio.Protocol):
         self._complete = False
         self._overdue_armed = False
         self._between_chunks = self._between_events = False
-        self.last_byte = self._now()
-        if reply.t_sent is None:
-            reply.t_sent = self.last_byte
-        self._transport.write(request)
+        self._comment_bytes = 0
 
     def abort(self) -> None:
         """Close at once: the engine sees the connection go and frees what it held for the request.
@@ -95,45 +117,81 @@ class Connection(asyncio.Protocol):
         """
         self.open = self._between_events = False
         self._reply = self._finished = None
-        if self._transport is not None:
-            self._transport.abort()
+        if self._wire is not None:
+            self._wire.abort()
 
-    # What the event loop calls
+    # What the wire calls
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connected(self, wire: Wire) -> None:
         """The connection stands."""
-        self._transport = cast("asyncio.Transport", transport)
-        self.open = True
+        self._wire = wire
+        self.open = not self._lost
 
-    def data_received(self, data: bytes) -> None:
-        """Stamp first, then parse."""
-        now = self._now()
-        if self._between_events and (payload := _only_event(data)) is not None:
-            reply = self._reply
-            assert reply is not None
-            self.last_byte = now
-            before = reply.events
+    def received(self, data: bytes, now: float, by_kernel: bool = False) -> None:
+        """Bytes and the time of their arrival."""
+        if not self._between_events:
+            self._parse(data, now, by_kernel)
+            return
+        reply = self._reply
+        assert reply is not None
+        if by_kernel:
+            last = reply.t_last_token
+            if last is not None and now < last:
+                now = last  # the read before was stamped here, and later than it arrived
+        before = reply.events
+        start, length = 0, len(data)
+        digits = self._at
+        while start < length:
+            at = start + digits
+            if data[at : at + 9] != _HEAD_END:
+                at = data.find(b"\r\n", start, start + 9)
+                if at < 0 or data[at : at + 9] != _HEAD_END:
+                    break
+                digits = self._at = at - start
+            size = _sizes.get(data[start:at])
+            if size is None and (size := _learn_size(data[start:at])) is None:
+                break
+            end = at + size
+            if data[end : end + 4] != _EVENT_END:
+                break
             try:
-                reply.event(payload, now)
+                # A line end within it, where another line of the event or another event begins, is no JSON.
+                chunk = decode_chunk(data[at + 8 : end])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                break
+            start = end + 4
+            try:
+                reply.take(chunk, now)
             except ValueError as error:
                 reply.fail("protocol", str(error))
-            reply.reads += reply.events - before
-            if reply.error_kind is not None or reply.done:
-                self._after_read(reply)
-        else:
-            self._parse(data, now)
+            if reply.error_kind is not None:
+                start = length
+        fresh = reply.events - before
+        if fresh > 1:
+            reply.shared_reads += 1
+            reply.merged += fresh - 1
+        if fresh and by_kernel:
+            reply.by_kernel += 1
+        if start < length:
+            self._parse(data[start:] if start else data, now, by_kernel, fresh)
+        elif not fresh or reply.error_kind is not None:
+            reply.t_any_byte = now
+            self._after_read(reply)
 
-    def _parse(self, data: bytes, now: float) -> None:
+    def _parse(self, data: bytes, now: float, by_kernel: bool, earlier: int = 0) -> None:
+        """The whole way. `earlier`: events with text that were taken from the same read before."""
         reply = self._reply
         if reply is None:
             self.abort()  # bytes that nobody asked for
             return
-        self.last_byte = now
+        self._stamp = reply.t_any_byte = now
         if reply.t_first_byte is None:
             reply.t_first_byte = now
             if reply.watch is not None:
                 reply.watch()
         before = reply.events
+        sse = self._sse
+        comments = sse.comments if sse is not None else 0
         self._between_events = False
         try:
             if not self._headers_done:
@@ -143,12 +201,13 @@ class Connection(asyncio.Protocol):
             reply.fail("protocol", "the server wants to speak another protocol on this connection")
         except httptools.HttpParserError as error:
             reply.fail("protocol", f"not an HTTP reply: {error}")
-        fresh = reply.events - before
-        if fresh:
-            reply.reads += 1
-            reply.shared_reads += fresh > 1
+        _count_read(reply, reply.events - before, earlier, by_kernel)
         if not self._headers_done and self._header_bytes > MAX_HEADER_BYTES:
             reply.fail("protocol", f"the reply has more than {MAX_HEADER_BYTES} bytes of headers")
+        if reply.events != before:
+            self._comment_bytes = 0
+        elif sse is not None and sse.comments > comments:
+            self._rest_from_comments(len(data))
         self._between_events = (
             self._between_chunks
             and data.endswith(b"\r\n")
@@ -157,6 +216,12 @@ class Connection(asyncio.Protocol):
             and self._reply is reply
         )
         self._after_read(reply)
+
+    def _rest_from_comments(self, count: int) -> None:
+        self._comment_bytes += count
+        if self._comment_bytes > COMMENT_BYTES and self._wire is not None and self.open:
+            self._comment_bytes = 0
+            self._wire.pause(COMMENT_REST_S)
 
     def _after_read(self, reply: Reply) -> None:
         if self._reply is not reply:
@@ -167,8 +232,9 @@ class Connection(asyncio.Protocol):
             self._overdue_armed = True
             asyncio.get_running_loop().call_later(AFTER_DONE_S, self._overdue, reply)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def lost(self, exc: Exception | None) -> None:
         """Closed, by whichever side."""
+        self._lost = True
         self.open = False
         reply = self._reply
         if reply is None:
@@ -228,7 +294,7 @@ class Connection(asyncio.Protocol):
             return
         try:
             for payload in self._sse.feed(data):
-                reply.event(payload, self.last_byte)
+                reply.event(payload, self._stamp)
                 if reply.failed:
                     return
         except ValueError as error:  # SseError is one
@@ -261,7 +327,7 @@ class Connection(asyncio.Protocol):
         """Events that the end of the stream completes."""
         try:
             for payload in sse.finish():
-                reply.event(payload, self.last_byte)
+                reply.event(payload, self._stamp)
         except ValueError as error:
             reply.fail("protocol", str(error))
 
@@ -318,18 +384,28 @@ class Connection(asyncio.Protocol):
             finished()
 
 
-def _only_event(data: bytes) -> bytes | None:
-    """The data of an event of one line that is alone in a chunk that is alone in a read; else None."""
-    at = data.find(b"\r\n")
-    if (
-        data.endswith(b"\n\n\r\n")
-        and data.find(b"\n", at + 2) == len(data) - 4
-        and data.startswith(b"data: ", at + 2)
-    ):
-        payload = data[at + 8 : -4]
-        try:
-            if _CR not in payload and int(data[:at], 16) == len(data) - at - 4:
-                return payload
-        except ValueError:
-            pass
-    return None
+def _count_read(reply: Reply, fresh: int, earlier: int, by_kernel: bool) -> None:
+    """Account for a read that brought `fresh` events with text, after `earlier` ones that are counted."""
+    if not fresh:
+        return
+    reply.merged += fresh if earlier else fresh - 1
+    if earlier <= 1 < earlier + fresh:
+        reply.shared_reads += 1
+    if by_kernel and not earlier:
+        reply.by_kernel += 1
+
+
+def _learn_size(digits: bytes) -> int | None:
+    """The size of a chunk less the bytes `data: {` and two line ends stand for; None when it is no size.
+
+    Counted from the end of the digits: `digits + size` is where the event's closing line ends begin.
+    """
+    if not 1 <= len(digits) <= 8 or not digits.isalnum():
+        return None
+    try:
+        size = int(digits, 16)
+    except ValueError:
+        return None
+    if len(_sizes) < _SIZES_KEPT:
+        _sizes[digits] = size
+    return size

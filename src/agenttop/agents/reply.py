@@ -15,6 +15,7 @@ from agenttop.wire.openai import (
     ErrorReply,
     Progress,
     Timings,
+    ToolCall,
     Usage,
     chunk_error,
     decode_chunk,
@@ -45,6 +46,8 @@ class Reply:
         "_text_chars",
         "arrivals",
         "body",
+        "by_kernel",
+        "calls",
         "connect_s",
         "content",
         "done",
@@ -53,17 +56,20 @@ class Reply:
         "events",
         "finish_reason",
         "first_counts",
+        "merged",
         "progress",
-        "reads",
+        "reasoning",
         "reasoning_chars",
         "refusal",
         "secret",
         "shared_reads",
         "status",
+        "t_any_byte",
         "t_end",
         "t_first_byte",
         "t_first_token",
         "t_last_token",
+        "t_progress",
         "t_sent",
         "timings",
         "usage",
@@ -77,16 +83,25 @@ class Reply:
         self.t_first_token: float | None = None
         self.t_last_token: float | None = None
         self.t_end: float | None = None
+        self.t_any_byte = 0.0
+        """When the engine last sent anything that was no token; a keep-alive comment counts."""
+        self.t_progress = 0.0
+        """When something last moved that is no token: prefill progress, a count of tokens held back."""
         self.connect_s = 0.0
         """Time spent opening the connection before `t_sent`; 0 on one that was kept."""
         self.arrivals: array[int] = array("I")
         """Per event that carried text: microseconds after `t_sent`."""
         self.events = 0
-        self.reads = 0
-        """Socket reads that held at least one event with text."""
         self.shared_reads = 0
-        """Those that held several: their events share a time stamp."""
+        """Socket reads that held several events with text: those share a time stamp."""
+        self.merged = 0
+        """Events with text that were not the first of their read."""
+        self.by_kernel = 0
+        """Socket reads with events that the kernel stamped."""
         self.content: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: list[ToolCall] = []
+        """Tool calls in the pieces they came in."""
         self.reasoning_chars = 0
         self._text_chars = 0
         self.usage: Usage | None = None
@@ -114,6 +129,31 @@ class Reply:
     def text(self) -> str:
         """The answer without its reasoning."""
         return "".join(self.content)
+
+    @property
+    def reads(self) -> int:
+        """Socket reads that held at least one event with text."""
+        return self.events - self.merged
+
+    @property
+    def kernel_stamped(self) -> bool:
+        """Every time in `arrivals` is the kernel's."""
+        return 0 < self.by_kernel == self.events - self.merged
+
+    @property
+    def t_alive(self) -> float:
+        """When the last byte came, whatever it said."""
+        return max(self.t_any_byte, self.t_last_token or 0.0)
+
+    @property
+    def t_moved(self) -> float:
+        """When it last came nearer to its end: sent, a step of the prefill, a token."""
+        return max(self.t_progress, self.t_last_token or 0.0, self.t_sent or 0.0)
+
+    @property
+    def answer_chars(self) -> int:
+        """Length of the answer and of the tool calls in it."""
+        return self._text_chars
 
     @property
     def output_tokens(self) -> int | None:
@@ -188,10 +228,7 @@ class Reply:
             self.error = clean(without(self.secret, message))
 
     def event(self, payload: bytes, now: float) -> None:
-        """Take in one event of the stream. Raises ValueError when it is unreadable.
-
-        Written flat: it runs for every token of every agent.
-        """
+        """Take in one event of the stream. Raises ValueError when it is unreadable."""
         if payload == DONE:
             self.done = True
             return
@@ -199,35 +236,47 @@ class Reply:
             chunk = decode_chunk(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             chunk = read_chunk(payload)
+        self.take(chunk, now)
+
+    def take(self, chunk: Chunk, now: float) -> None:
+        """Take in what an event said. Raises ValueError when the reply grows beyond all measure.
+
+        Written flat: it runs for every token of every agent.
+        """
         if chunk.timings is not None:
             self.timings = chunk.timings
         if chunk.usage is not None:
+            if self.usage is None or chunk.usage.completion_tokens != self.usage.completion_tokens:
+                self.t_progress = now
             self.usage = chunk.usage
         choices = chunk.choices
         if not choices or chunk.error is not None:
             self._without_choices(chunk)
             return
         if chunk.prompt_progress is not None:
+            if self.progress is None or chunk.prompt_progress.processed != self.progress.processed:
+                self.t_progress = now
             self.progress = chunk.prompt_progress
             if self.watch is not None:
                 self.watch()
         choice = choices[0]
         if choice.finish_reason is not None:
             self.finish_reason = clean(without(self.secret, choice.finish_reason), 40)
-        delta = choice.delta
+        delta, called = choice.delta, 0
         if delta is None:
             text, reasoning = choice.text, None
         else:
             text, reasoning = delta.content, delta.reasoning_content or delta.reasoning
             if delta.tool_calls is not None:
-                text = (text or "") + tool_text(delta.tool_calls)
+                called = self._called(delta.tool_calls)
         if text:
             self.content.append(text)
             self._text_chars += len(text)
-        elif not reasoning:
-            return
         if reasoning:
+            self.reasoning.append(reasoning)
             self.reasoning_chars += len(reasoning)
+        elif not text and not called:
+            return
         if self._text_chars + self.reasoning_chars > MAX_TEXT_CHARS:
             raise ValueError(f"the reply is longer than {MAX_TEXT_CHARS} characters")
         self.events += 1
@@ -240,6 +289,13 @@ class Reply:
             if self.watch is not None:
                 self.watch()
 
+    def _called(self, calls: list[ToolCall]) -> int:
+        """Note pieces of tool calls; how much text they hold."""
+        self.calls += calls
+        size = len(tool_text(calls))
+        self._text_chars += size
+        return size
+
     def _without_choices(self, chunk: Chunk) -> None:
         found = chunk_error(chunk)
         if found is not None:
@@ -250,7 +306,7 @@ class Reply:
 
     def _without_output(self, message: str) -> str:
         """An explanation without the output it quotes (llama.cpp does, when it cannot parse it)."""
-        text = clean(self.text[:_QUOTE_SEARCHED], _QUOTE_SEARCHED)
+        text = clean((self.text + tool_text(self.calls))[:_QUOTE_SEARCHED], _QUOTE_SEARCHED)
         for start in range(len(message) - _QUOTE_CHARS + 1):
             if message[start : start + _QUOTE_CHARS] in text:
                 return message[:start].rstrip(" :") + " …"

@@ -1,0 +1,303 @@
+"""The bytes below a connection: an own reader on a plain socket, or a transport of the event loop.
+
+Plain TCP is read here rather than by a transport for two reasons. A request is sent in the call that sends
+it and not at the end of the loop's turn, so `t_sent` is true. And on Linux the kernel can say when bytes
+arrived (SO_TIMESTAMPNS, read with `recvmsg`), whatever kept this process from looking. TLS, and event loops
+that cannot watch a socket, take a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+READ_BYTES = 65536
+
+_SO_TIMESTAMPNS_NEW = 64
+"""Linux 5.1 and later, the same number on every architecture we know; a pair of 64-bit integers."""
+_STAMP = struct.Struct("qq")
+_ANCILLARY_BYTES = 64
+
+CLOCK_JUMP_S = 20e-6
+"""The wall clock and ours, read right after each other, differ by the same every time. More than this: one
+of the two reads was held up, or the wall clock was set."""
+
+OLDEST_S = 60.0
+"""A stamp older than this is none."""
+
+
+class Ears(Protocol):
+    """Who is told."""
+
+    def received(self, data: bytes, now: float, by_kernel: bool = False) -> None:
+        """Bytes, and the session time of their arrival."""
+        ...
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection is closed, by whichever side."""
+        ...
+
+
+class Wire(Protocol):
+    """What a connection needs of it."""
+
+    def write(self, data: bytes) -> None:
+        """Send it."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Read nothing for so long (real time)."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once, and report nothing more."""
+        ...
+
+
+def can_stamp() -> bool:
+    """Whether this system may stamp what it receives."""
+    return sys.platform == "linux"
+
+
+async def open_wire(
+    ears: Ears,
+    address: str,
+    port: int,
+    *,
+    now: Callable[[], float],
+    rate: float,
+    kernel_stamps: bool,
+    tls: ssl.SSLContext | None,
+    server_name: str | None,
+) -> Wire:
+    """Connect. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    if tls is None and _watches_sockets(loop):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, (address, port))
+            return SocketWire(sock, loop, ears, now, rate, kernel_stamps)
+        except BaseException:
+            sock.close()
+            raise
+    _, protocol = await loop.create_connection(
+        lambda: TransportWire(ears, now), address, port, ssl=tls, server_hostname=server_name
+    )
+    return protocol
+
+
+def _watches_sockets(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the loop can tell that a socket is readable: all can but that of Windows for pipes."""
+    return sys.platform != "win32" or "Proactor" not in type(loop).__name__
+
+
+class SocketWire:
+    """A plain TCP socket, read when the loop says that it can be."""
+
+    __slots__ = (
+        "_ears",
+        "_fd",
+        "_loop",
+        "_now",
+        "_offset",
+        "_open",
+        "_paused",
+        "_rate",
+        "_reader",
+        "_recv",
+        "_recvmsg",
+        "_resume",
+        "_sock",
+        "_unsent",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        ears: Ears,
+        now: Callable[[], float],
+        rate: float,
+        kernel_stamps: bool,
+    ) -> None:
+        self._sock, self._loop, self._ears = sock, loop, ears
+        self._now, self._rate = now, rate
+        self._fd = sock.fileno()
+        self._recv, self._recvmsg = sock.recv, getattr(sock, "recvmsg", None)
+        self._open = True
+        self._paused = False
+        self._resume: asyncio.TimerHandle | None = None
+        self._unsent = b""
+        self._offset: float | None = None
+        """The wall clock minus ours, in real seconds."""
+        self._reader = self._readable
+        if kernel_stamps and can_stamp() and self._recvmsg is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS_NEW, 1)
+                self._reader = self._readable_stamped
+        loop.add_reader(self._fd, self._reader)
+
+    def write(self, data: bytes) -> None:
+        """Send as much as the socket takes at once, and the rest when it can take more."""
+        if not self._open:
+            return
+        if self._unsent:
+            self._unsent += data
+            return
+        try:
+            sent = self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            return  # reading will find out
+        if sent < len(data):
+            self._unsent = data[sent:]
+            self._loop.add_writer(self._fd, self._writable)
+
+    def pause(self, seconds: float) -> None:
+        """Leave what arrives in the kernel's buffer for a while."""
+        if self._open and not self._paused:
+            self._paused = True
+            self._loop.remove_reader(self._fd)
+            self._resume = self._loop.call_later(seconds, self._go_on)
+
+    def abort(self) -> None:
+        """Close at once, and report nothing more."""
+        if self._open:
+            self._close()
+
+    def _go_on(self) -> None:
+        self._paused = False
+        if self._open:
+            self._loop.add_reader(self._fd, self._reader)
+
+    def _close(self) -> None:
+        self._open = False
+        if self._resume is not None:
+            self._resume.cancel()
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._sock.close()
+
+    def _writable(self) -> None:
+        try:
+            sent = self._sock.send(self._unsent)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            sent = len(self._unsent)
+        self._unsent = self._unsent[sent:]
+        if not self._unsent:
+            self._loop.remove_writer(self._fd)
+
+    def _readable(self) -> None:
+        now = self._now()
+        try:
+            data = self._recv(READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        if data:
+            self._ears.received(data, now)
+        else:
+            self._lose(None)
+
+    def _readable_stamped(self) -> None:
+        assert self._recvmsg is not None
+        try:
+            data, ancillary, _, _ = self._recvmsg(READ_BYTES, _ANCILLARY_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lose(error)
+            return
+        if not data:
+            self._lose(None)
+            return
+        wall, now = time.time_ns(), self._now()
+        offset = wall * 1e-9 - now / self._rate
+        if self._offset is None or abs(offset - self._offset) > CLOCK_JUMP_S:
+            wall, now, steady = self._look_again(offset)
+            if not steady:
+                self._ears.received(data, now)
+                return
+        if ancillary and len(ancillary[0][2]) == _STAMP.size:
+            seconds, nanoseconds = _STAMP.unpack(ancillary[0][2])
+            age = (wall - seconds * 1_000_000_000 - nanoseconds) * 1e-9
+            if 0.0 <= age < OLDEST_S:
+                self._ears.received(data, now - age * self._rate, True)
+                return
+        self._ears.received(data, now)
+
+    def _look_again(self, offset: float) -> tuple[int, float, bool]:
+        """Both clocks once more, and whether the wall clock goes on as before.
+
+        After it was set, a stamp may be from before that: this read does without, the next one need not.
+        """
+        before, self._offset = self._offset, offset
+        wall, now = time.time_ns(), self._now()
+        self._offset = wall * 1e-9 - now / self._rate
+        steady = before is None or abs(self._offset - before) <= CLOCK_JUMP_S
+        return wall, now, steady
+
+    def _lose(self, error: Exception | None) -> None:
+        self._close()
+        self._ears.lost(error)
+
+
+class TransportWire(asyncio.Protocol):
+    """A transport of the event loop: for TLS."""
+
+    def __init__(self, ears: Ears, now: Callable[[], float]) -> None:
+        self._ears: Ears | None = ears
+        self._now = now
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Stamp first."""
+        now = self._now()
+        if self._ears is not None:
+            self._ears.received(data, now)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Closed, by whichever side."""
+        if self._ears is not None:
+            self._ears.lost(exc)
+
+    def write(self, data: bytes) -> None:
+        """Send it."""
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def pause(self, seconds: float) -> None:
+        """Read nothing for a while."""
+        transport: Any = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.pause_reading()
+            asyncio.get_running_loop().call_later(seconds, self._go_on)
+
+    def abort(self) -> None:
+        """Close at once, and report nothing more."""
+        self._ears = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _go_on(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
