@@ -11,6 +11,8 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
+from agenttop.commands.arguments import set_argument
+
 if TYPE_CHECKING:
     from agenttop.node.settings import NodeSettings
 
@@ -23,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for", dest="duration", metavar="T", help="end after this long, e.g. 30s (headless only)"
     )
     parser.add_argument("--json", action="store_true", help="end with one JSON object (headless)")
+    set_argument(parser)
     recording = parser.add_mutually_exclusive_group()
     recording.add_argument("--out", default=argparse.SUPPRESS, metavar="FILE", help="record to FILE")
     recording.add_argument(
@@ -62,6 +65,7 @@ def _settings(arguments: argparse.Namespace) -> NodeSettings:
     settings = NodeSettings(
         demo=True,
         demo_agents=arguments.agents,
+        demo_overrides=_overrides(arguments),
         discover=False,
         record=not arguments.no_record,
         out=new_file(arguments.out),
@@ -78,6 +82,19 @@ def _settings(arguments: argparse.Namespace) -> NodeSettings:
         )
         return _simulated(settings, arguments)
     return settings
+
+
+def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
+    """What was set, checked before there is a screen."""
+    if not arguments.overrides:
+        return {}
+    from agenttop.agents.overrides import read_settings
+    from agenttop.agents.profile import load
+    from agenttop.node.demo import PROFILE
+
+    overrides = read_settings(arguments.overrides)
+    load(PROFILE, overrides)
+    return overrides
 
 
 def _simulated(settings: NodeSettings, arguments: argparse.Namespace) -> NodeSettings:

@@ -7,6 +7,8 @@ from typing import Protocol
 from agenttop.model import commands as c
 from agenttop.node.settings import NodeSettings
 
+PROFILE = "human"
+
 PACE = 6.0
 """A demo is watched for minutes: people and tools of the profile answer faster in it."""
 
@@ -48,7 +50,15 @@ def start(settings: NodeSettings) -> Engine:
 def load(url: str, settings: NodeSettings) -> c.StartAgents:
     """What a demo starts by itself."""
     pace = PACE if settings.sim_host is None else max(1.0, PACE / settings.sim_speedup)
-    return c.StartAgents(engine=url, profile="human", target=settings.demo_agents, stagger_s=4.0, pace=pace)
+    own_starts = any(key.startswith("start.") for key in settings.demo_overrides)
+    return c.StartAgents(
+        engine=url,
+        profile=PROFILE,
+        target=settings.demo_agents,
+        stagger_s=None if own_starts else 4.0,
+        pace=pace,
+        overrides=settings.demo_overrides,
+    )
 
 
 def simulated(settings: NodeSettings) -> tuple[float, str | None]:

@@ -13,7 +13,7 @@ import msgspec
 
 from agenttop.model.frames import AgentSample, SlotSample
 
-IN_FLIGHT = frozenset({"prefill", "decode", "compact"})
+IN_FLIGHT = frozenset({"prefill", "decode", "stalled", "compact", "prime"})
 
 SLACK_TOKENS = 2
 """The slot's two counters are read between steps of the engine: they may be this far apart."""

@@ -21,6 +21,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     demo: bool = False
     """Start a demo engine, four agents on it, and end with the console."""
     demo_agents: int = 4
+    demo_overrides: dict[str, str] = {}
+    """Keys of the demo's profile that the user has set."""
     sim_host: str | None = None
     """The demo engine is a simulated one on this host preset; None: a real one."""
     sim_model: str = "qwen3.5-9b-4bit"
@@ -45,6 +47,8 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
             line += ["--out", str(self.out)]
         if self.demo:
             line += ["--demo", "--demo-agents", str(self.demo_agents)]
+            for key, value in self.demo_overrides.items():
+                line += ["--set", f"{key}={value}"]
         if self.sim_host is not None:
             line += ["--sim-host", self.sim_host, "--sim-model", self.sim_model]
             line += ["--sim-speedup", str(self.sim_speedup)]
