@@ -55,14 +55,14 @@ async def test_right_answers_and_where_the_facts_stand() -> None:
     turns, server = await verdicts(telling(lambda body, place: (f"It is {facts(body)[place]}.", "stop")))
     assert {turn.probe for turn in turns} == {"right"}
     assert sorted(turn.probe_detail for turn in turns[:2]) == ["depth 20%", "depth 80%"]
-    assert [turn.turn for turn in turns] == [3, 5, 7, 9]
+    assert [turn.turn for turn in turns] == [2, 4, 6, 8]
     assert {turn.output_limit_tokens for turn in turns} == {16}
     chats = [request for request in server.requests if request.line.startswith("POST /v1/")]
     document = chats[0].json["messages"][1]["content"]
     places = [document.index(code) / len(document) for code in facts(chats[0].json).values()]
     assert places == [pytest.approx(0.2, abs=0.05), pytest.approx(0.8, abs=0.05)]
     assert len(decoys(chats[0].json)) == 4
-    assert len(facts(chats[8].json)) == 2  # planted once
+    assert len(facts(chats[7].json)) == 2  # planted once
 
 
 async def test_planted_lines_do_not_make_the_document_longer() -> None:
@@ -77,13 +77,13 @@ async def test_planted_lines_do_not_make_the_document_longer() -> None:
 async def test_a_decoy_or_another_depth_is_the_wrong_region() -> None:
     def other(body: dict[str, Any], place: str) -> tuple[str, str]:
         codes = [code for name, code in facts(body).items() if name != place]
-        return (codes[0] if len(body["messages"]) % 4 else decoys(body)[-1]), "stop"
+        return (codes[0] if len(body["messages"]) % 8 else decoys(body)[-1]), "stop"
 
     turns, _ = await verdicts(telling(other))
     assert {turn.probe for turn in turns} == {"wrong-region"}
     details = {str(turn.probe_detail).partition(": ")[2] for turn in turns}
-    assert details <= {"the fact of depth 20%", "the fact of depth 80%", "decoy 4"}
-    assert len(details) >= 2
+    assert any(detail.startswith("decoy ") for detail in details)
+    assert details & {"the fact of depth 20%", "the fact of depth 80%"}
 
 
 async def test_a_number_of_another_agent_is_a_leak() -> None:

@@ -342,7 +342,7 @@ class Agent:
         """Write the request that fills the context of a steady start."""
         context = self._profile.context
         size = max(1, tokens - context.fixed - context.shared_document)
-        self._conversation.ask(size, planted=self._asker.words(size, PRIME_OUTPUT).planted)
+        self._conversation.ask(size, planted=self._asker.words(size, PRIME_OUTPUT, may_ask=False).planted)
         self._planned_output = PRIME_OUTPUT
         self._encode()
 

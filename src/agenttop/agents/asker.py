@@ -51,30 +51,28 @@ class Asker:
         self._book = book
         self._ratio = ratio
         self._note = note
-        self._may_be_small = False
+        self._has_looked = False
         self._pending: Question | None = None
 
     def words(self, input_tokens: int, output_tokens: int, may_ask: bool = True) -> Words:
-        """For the next input: facts when a document is due and this one is long enough, or a question."""
+        """For the next input: facts when a document is due and this one is long enough; a question."""
         probe, settings = self._probe, self._settings
         self._pending = None
         if probe is None or settings is None:
             return Words(output=output_tokens)
+        planted = []
         if probe.wants_document:
-            chars = self._ratio.chars(input_tokens)
-            if chars < ROOM * probe.size_chars:
-                if not self._may_be_small:  # the first input of all; later ones may well be short
-                    self._note(
-                        f"probes wait for a longer input: {chars} characters of {ROOM * probe.size_chars}"
-                    )
-                self._may_be_small = True
+            chars, needed = self._ratio.chars(input_tokens), ROOM * probe.size_chars
+            if chars < needed and not self._has_looked:  # the first input of all; later ones may be short
+                self._note(f"probes wait for a longer input: {chars} characters of {needed}")
+            self._has_looked = True
+            if chars < needed:
                 return Words(output=output_tokens)
-            self._may_be_small = True
-            return Words(planted=probe.plant(), output=output_tokens)
-        if not may_ask or not probe.due():
-            return Words(output=output_tokens)
+            planted = probe.plant()
+        if not (may_ask and probe.due()):
+            return Words(planted=planted, output=output_tokens)
         self._pending = probe.ask()
-        return Words(question=self._pending.text, output=settings.output)
+        return Words(planted=planted, question=self._pending.text, output=settings.output)
 
     def lost(self) -> None:
         """What was planted has left the context: it was shortened, or began anew."""

@@ -70,7 +70,7 @@ class Probes(msgspec.Struct, frozen=True, kw_only=True):
     decoys: int = 6
     """Lines that look like a fact and are none."""
     every: int = 3
-    """A fact is asked for in every so many turns."""
+    """A fact is asked for in every so many turns; 1: with the document itself, too."""
     output: int = 32
     """Tokens the answer may have."""
     ask: str = DEFAULT_ASK
@@ -182,7 +182,7 @@ class Probe:
         return not self._names
 
     def due(self) -> bool:
-        """One more turn is about to be made: whether it is to ask for a fact."""
+        """One more turn is about to be made, that of the document being the first: whether it is to ask."""
         self._since += 1
         return bool(self._names) and self._since % self._settings.every == 0
 

@@ -75,7 +75,10 @@ def scale(profile: Profile, context_limit: int | None) -> Scaled:
         children=_scaled_children(profile.children, factor) if profile.children is not None else None,
         trace=None if profile.trace is None else replace(profile.trace, size_factor=factor),
     )
-    return Scaled(profile=scaled, notes=_notes(profile, scaled, factor, context_limit))
+    notes = _notes(profile, scaled, factor, context_limit)
+    if profile.trace is not None:
+        notes.append(f"recorded sizes, outputs too, are multiplied by {factor:.3g}")
+    return Scaled(profile=scaled, notes=notes)
 
 
 def _scaled_children(children: Children, factor: float) -> Children:
