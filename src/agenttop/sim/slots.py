@@ -192,18 +192,16 @@ class SlotScheduler:
             out.append(Emission(sequence.id, t, "start", 0, kept))
 
     def _make_room(self, tokens: int) -> bool:
-        """Clears idle slots of a unified cache, unused longest first, until `tokens` more fit."""
+        """Clears idle slots of a unified cache, in their order, until `tokens` more fit."""
         if not self._options.unified:
             return True  # a share of its own: a slot ends at its limit
         used = sum(slot.held for slot in self._slots)
-        idle = sorted(
-            (slot for slot in self._slots if not slot.sequence and slot.held), key=lambda one: one.used
-        )
-        for slot in idle:
+        for slot in self._slots:
             if used + tokens <= self._pool:
                 break
-            used -= slot.held
-            slot.clear()
+            if slot.sequence is None:
+                used -= slot.held
+                slot.clear()
         return used + tokens <= self._pool
 
     def _token(self, slot: _Slot, sequence: Sequence, t: float, out: list[Emission]) -> None:
