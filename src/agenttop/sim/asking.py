@@ -27,7 +27,7 @@ class Body(msgspec.Struct):
     model: str | None = None
     messages: list[Message] | None = None
     prompt: Any = None
-    tools: msgspec.Raw | None = None
+    tools: msgspec.Raw = msgspec.Raw()
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     n_predict: int | None = None
@@ -37,6 +37,12 @@ class Body(msgspec.Struct):
     ignore_eos: bool | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None
+
+    @property
+    def schemas(self) -> bytes:
+        """The tool schemas as JSON; empty where there are none."""
+        given = bytes(self.tools)
+        return b"" if given in (b"null", b"[]") else given
 
     @property
     def limit(self) -> int | None:

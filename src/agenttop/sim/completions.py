@@ -88,7 +88,7 @@ class Completions:
         """Raises RefusedError."""
         body = self._wire.read(exchange.request, chat)
         if chat:
-            prompt = self._prompts.chat(body.messages or (), bytes(body.tools or b""))
+            prompt = self._prompts.chat(body.messages or (), body.schemas)
         else:
             prompt = self._prompts.plain(body.prompt_text())
         if treatment.get("context") is not None:

@@ -16,6 +16,7 @@ import zlib
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -34,8 +35,8 @@ class Message(msgspec.Struct):
     """One message of a chat request; parts that are no text count by the size of their JSON."""
 
     role: str = "user"
-    content: str | msgspec.Raw | None = None
-    tool_calls: msgspec.Raw | None = None
+    content: str | list[Any] | dict[str, Any] | None = None
+    tool_calls: list[Any] | None = None
 
     def text(self) -> str:
         """All of it as one text."""
@@ -43,23 +44,18 @@ class Message(msgspec.Struct):
             text = self.content
         else:
             text = _parts(self.content) if self.content is not None else ""
-        if self.tool_calls is not None:
-            text += bytes(self.tool_calls).decode("utf-8", "replace")
+        if self.tool_calls:
+            text += msgspec.json.encode(self.tool_calls).decode()
         return text
 
 
-def _parts(raw: msgspec.Raw) -> str:
+def _parts(value: list[Any] | dict[str, Any]) -> str:
     """The text of a list of parts; of anything else its JSON."""
-    value = msgspec.json.decode(raw)
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
     if isinstance(value, list) and all(isinstance(part, dict) for part in value):
         texts = [part.get("text") for part in value]
         if all(isinstance(text, str) for text in texts):
             return "".join(texts)
-    return bytes(raw).decode("utf-8", "replace")
+    return msgspec.json.encode(value).decode()
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):

@@ -280,9 +280,12 @@ class VllmWire:
     def _tokenize(self, request: Request) -> Answer:
         try:
             fields = msgspec.json.decode(request.body)
-            text = (
-                fields["prompt"] if "prompt" in fields else "".join(m["content"] for m in fields["messages"])
-            )
+            if "prompt" in fields:
+                text = fields["prompt"]
+            else:
+                text = "".join(message["content"] for message in fields["messages"])
+                if fields.get("tools"):
+                    text += msgspec.json.encode(fields["tools"]).decode()
             data = text.encode("utf-8", "replace")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError, AttributeError):
             return self._bad(
