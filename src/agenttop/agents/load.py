@@ -159,7 +159,9 @@ class Load:
         else:
             reply = await self._post(TOKENIZE_PATH, fields)
         count = _counted(reply)
-        if count is not None and 0 < count <= 4 * SAMPLE_CHARS:
+        if count is not None and 0 < count < self.ratio.tokens(Parts(chars=tools.chars)) / 4:
+            self.refuse_tools("by its own count the engine's chat template leaves them out")
+        elif count is not None and 0 < count <= 4 * SAMPLE_CHARS:
             self.ratio.learn(Parts(chars=1, messages=1, tool_chars=tools.chars), count)
         elif reply.refusal is not None and refuses_tools(reply.refusal.message):
             self.refuse_tools(f"the engine refuses them: {reply.refusal.message}")

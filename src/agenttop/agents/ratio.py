@@ -83,7 +83,7 @@ class TokenRatio:
 
     def tool_chars(self, tokens: float) -> int:
         """How long tool schemas of this many tokens are, as JSON."""
-        return max(1, round(tokens / max(self._weights[3], 0.02)))
+        return max(1, round(tokens / max(self._weights[3], self._weights[0] / 2)))
 
     def learn(self, parts: Parts, tokens: int) -> None:
         """The engine counted `tokens` for these parts. A count that cannot be (0 for text) is ignored."""
