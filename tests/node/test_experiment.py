@@ -117,7 +117,7 @@ def test_a_run_cannot_be_steered_by_hand(llama_server):
 def test_levels_settle_and_say_how_they_ended(llama_server, tmp_path):
     out = tmp_path / "settled.agenttop"
     with live(urls=[llama_server.url], out=out) as session:
-        plan = c.RunPlan(engine=llama_server.url, profile=QUICK, levels=[1, 2], seconds=45.0, settle=True)
+        plan = c.RunPlan(engine=llama_server.url, profile=QUICK, levels=[1, 2], seconds=14.0, settle=True)
         session.source.send(plan)
         assert session.until_ended(110) == "the run has ended"
         ends = events(session, "run.level-end")
@@ -130,7 +130,7 @@ def test_levels_settle_and_say_how_they_ended(llama_server, tmp_path):
 
 def test_the_knee_of_a_real_engine_is_searched_within_the_budget(llama_server, tmp_path):
     out = tmp_path / "knee.agenttop"
-    budget_s = 50.0
+    budget_s = 36.0
     with live(urls=[llama_server.url], out=out) as session:
         session.source.send(
             c.FindKnee(engine=llama_server.url, profile=QUICK, most=4, budget_s=budget_s, slo="ttft<=20s")

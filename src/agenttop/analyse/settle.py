@@ -23,7 +23,7 @@ LEAST_TURNS = 12
 LEAST_TURNS_EACH = 2
 """Mean of full turns per agent; besides, every agent has at least one."""
 
-PRECISION = 0.05
+PRECISION = 0.08
 """The total decode rate is known to this share: half of its 95 % interval."""
 
 T_95 = {5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}

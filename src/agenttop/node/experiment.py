@@ -23,8 +23,10 @@ FILL_SHARE = 0.25
 WINDOW_SHARE = 0.75
 """Of what a level may take: for its agents to start, and then until it can be judged."""
 
-LEAST_LEVEL_S = 45.0
-"""No level of a search is given less than this for its window, whatever the budget."""
+LEAST_LEVEL_S = 12.0
+USUAL_LEVEL_S = 45.0
+"""No level of a search is given less than the first for its window; less than the second only where the
+budget would not hold three of them."""
 
 
 class Experiments:
@@ -99,7 +101,7 @@ class Experiments:
                     origin="search",
                     purpose=step.purpose,
                     fresh=step.agents <= self._director.target or step.purpose == "confirm",
-                    at_most_s=max(LEAST_LEVEL_S, share * WINDOW_SHARE),
+                    at_most_s=max(LEAST_LEVEL_S, min(USUAL_LEVEL_S, left / 3), share * WINDOW_SHARE),
                     until=begun + wish.budget_s,
                     fill_s=None if wish.stagger_s is not None else min(FILL_S, share * FILL_SHARE),
                 )
