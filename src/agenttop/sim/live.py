@@ -72,7 +72,7 @@ class LiveEngine:
         self._catch_up()
         self._arm()
         if self.engine.now - self._gpus_at >= _GPUS_EVERY:
-            self._gpus, self._gpus_at = self.engine.gpus(), self.engine.now
+            self._gpus, self._gpus_at = self.engine.gpus(max(1.0, self.speedup)), self.engine.now
         return self._gpus
 
     def replace(self, engine: SimEngine) -> None:
