@@ -47,9 +47,9 @@ def title(store: Store, look: Look) -> Line:
     sample = engine_in_focus(store, look)
     if sample is None:
         return [("Engine", "accent")]
-    line: Line = [("Engine", "accent"), (f" {foreign(sample.url, 60)}", "text")]
     simulated = notice(store, sample)
-    return [*line, (" ", "text"), (f" {simulated} ", "badge")] if simulated is not None else line
+    invented: Line = [(" ", "text"), (f" {simulated} ", "badge")] if simulated is not None else []
+    return [("Engine", "accent"), *invented, (f" {foreign(sample.url, 60)}", "text")]
 
 
 def note() -> Line:
@@ -137,13 +137,13 @@ def _tpot(found: Figures) -> Line:
 
 def _also(store: Store, sample: EngineSample) -> Line:
     """What has no line of its own on a small screen: how the pool is divided, prefix hits, simulated."""
-    line: Line = [(f" {foreign(sample.kv_layout, 12)}", "label")] if sample.kv_layout else []
+    simulated = notice(store, sample, short=True)
+    line: Line = [(" ", "text"), (f" {simulated} ", "badge")] if simulated is not None else []
+    if sample.kv_layout:
+        line.append((f" {foreign(sample.kv_layout, 12)}", "label"))
     hits = prefix_hit_fraction(store, sample)
     if hits is not None:
         line += [("  hits ", "label"), (units.percent(hits), "text")]
-    simulated = notice(store, sample, short=True)
-    if simulated is not None:
-        line += [("  ", "text"), (f" {simulated} ", "badge")]
     return line
 
 
