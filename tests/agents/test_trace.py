@@ -120,6 +120,7 @@ def test_damaged_traces_are_refused_with_a_sentence(tmp_path: Path) -> None:
         (head, "without sessions"),
         (f"{head}\n{line[:-9]}", "a damaged session"),
         (f"{head}\n{line.replace('600', '-6')}", "beyond reason"),
+        (f"{head}\n{line.replace('0.02', '1e9')}", "beyond reason"),
         (f'{head}\n{{"session":"s1","turns":[]}}', "has no turns"),
         (head.replace(":1,", ":99,", 1) + "\n" + line, "newer agenttop"),
     ):

@@ -21,11 +21,11 @@ from agenttop.model.text import clean
 
 VERSION = 1
 
-MOST_TOKENS = 100_000_000
+MOST_TOKENS = 4_000_000
 """A size beyond this is a mistake, not a prompt."""
 
-LONGEST_PAUSE_S = 30 * 86_400.0
-"""A pause beyond this is two sessions."""
+LONGEST_PAUSE_S = 86_400.0
+"""As in a profile. Who comes back after a weekend has a new day before him, not a pause behind."""
 
 KINDS = ("tool", "human", "compact")
 
@@ -160,7 +160,8 @@ def _decode_session(path: Path, line: bytes) -> TraceSession:
     if not session.turns:
         raise UsageError(f"{path}: session {clean(session.session, 40)} has no turns")
     for turn in session.turns:
-        if not 0 < turn.prompt <= MOST_TOKENS or not 0 < turn.output <= MOST_TOKENS or turn.kind not in KINDS:
+        sizes = 0 < turn.prompt <= MOST_TOKENS and 0 < turn.output <= MOST_TOKENS
+        if not sizes or turn.kind not in KINDS or not 0 <= (turn.pause_s or 0) <= LONGEST_PAUSE_S:
             raise UsageError(f"{path}: session {clean(session.session, 40)} holds a turn beyond reason")
     return session
 

@@ -105,3 +105,10 @@ def test_lines_that_make_no_sense_are_passed_over(tmp_path: Path) -> None:
         f"{path}:5: input_length: expected a number of tokens, found nothing",
         f"{path}:6: not a JSON object",
     ]
+
+
+def test_a_context_beyond_reason_is_not_kept(tmp_path: Path) -> None:
+    path = lines(tmp_path / "m.jsonl", rows([3_000_000, 900_000, 800_000], [50, 50, 50]))
+    [session], reading = read(path, whole=False)
+    assert [turn.prompt for turn in session.turns] == [3_000_000, 3_900_050]
+    assert reading.report.named == ["session s1: a prompt or reply of more than 4000000 tokens"]

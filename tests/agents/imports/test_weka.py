@@ -127,3 +127,15 @@ def test_rows_of_a_table_are_traces(tmp_path: Path) -> None:
     other = row | {"id": "other", "requests": json.dumps(row["requests"])}
     sessions, _ = read(lines(tmp_path / "rows.jsonl.gz", [row, other]))
     assert [one.session for one in sessions] == ["s1", "s2"]
+
+
+def test_a_weekend_is_no_longer_than_a_day(tmp_path: Path) -> None:
+    requests = [
+        request(0.0, 2000, 100, "end_turn"),
+        request(1.0, 2400, 100, "end_turn", think_time=3 * 86_400.0),
+        request(2.0, 2800, 100, "end_turn", think_time=1e9),
+    ]
+    [session], reading = read(lines(tmp_path / "trace.json", [weka(requests)]))
+    assert [turn.pause_s for turn in session.turns] == [None, 86_400.0]
+    assert "pauses longer than a day count as a day" in reading.report.notes
+    assert reading.report.skipped == 1

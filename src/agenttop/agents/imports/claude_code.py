@@ -31,7 +31,7 @@ from agenttop.agents.imports.source import (
     tokens,
 )
 
-KINDS = {"user", "assistant", "system", "summary", "progress", "attachment", "file-history-snapshot"}
+KINDS = ("user", "assistant", "system", "summary", "progress", "attachment", "file-history-snapshot")
 
 SYNTHETIC = "<synthetic>"
 """The model of lines that Claude Code writes itself, e.g. when a call failed."""

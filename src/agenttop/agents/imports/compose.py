@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agenttop.agents.imports.source import Recorded, Report, Request
-from agenttop.agents.tracefile import LONGEST_PAUSE_S, TraceSession, TraceTurn
+from agenttop.agents.tracefile import LONGEST_PAUSE_S, MOST_TOKENS, TraceSession, TraceTurn
 
 DROP = 0.5
 """A prompt below this share of the one before it does not go on from it."""
@@ -22,7 +22,10 @@ SIDE_MOST = 3
 
 def sessions(recorded: Recorded, report: Report, name: str) -> Iterator[TraceSession]:
     """The conversation as one session; as more where the context begins anew within it."""
-    requests, set_aside = _without_side_requests(recorded.requests)
+    sound = [one for one in recorded.requests if one.prompt <= MOST_TOKENS and one.output <= MOST_TOKENS]
+    for _ in range(len(recorded.requests) - len(sound)):
+        report.skip(f"session {name}", f"a prompt or reply of more than {MOST_TOKENS} tokens")
+    requests, set_aside = _without_side_requests(sound)
     report.leave_out(
         "requests beside a conversation (a title, a check), much smaller than those around", set_aside
     )
@@ -32,7 +35,10 @@ def sessions(recorded: Recorded, report: Report, name: str) -> Iterator[TraceSes
         kind, fresh = _kind(request, before)
         if fresh:
             parts.append([])
-        parts[-1].append(_turn(request, before if parts[-1] else None, kind))
+        turn = _turn(request, before if parts[-1] else None, kind)
+        if turn.pause_s == LONGEST_PAUSE_S:
+            report.note("pauses longer than a day count as a day")
+        parts[-1].append(turn)
         before = request
     for number, turns in enumerate((part for part in parts if part), start=1):
         yield TraceSession(

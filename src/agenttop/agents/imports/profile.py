@@ -16,6 +16,9 @@ DEFAULT_INPUT = Distribution(kind="log-normal", mu=6.61, sigma=1.10, min=16, max
 
 DEFAULT_AGENTS = 4
 
+MOST_LIMIT = 10_000_000
+"""A profile allows no larger one."""
+
 
 @dataclass
 class Made:
@@ -40,7 +43,9 @@ def make(observed: Observed, description: str, trace: str | None = None) -> Made
     tool, human = fit(observed.tool_pause, "s"), fit(observed.human_pause, "s")
     runs = fit(observed.tool_turns, "turns", counts=True) if human is not None else None
     length = fit(observed.turns, "turns", counts=False)
-    limit, fraction, summary = _compaction(observed, system, trace is not None, notes)
+    turn = sum(one.distribution.lowest for one in (added, output) if one is not None)
+    least = system + max(turn, first.distribution.lowest if first is not None else 0.0)
+    limit, fraction, summary = _compaction(observed, system, least, trace is not None, notes)
     if added is None:
         notes.append("no turn after a first one: what turns add is taken from the profile human")
     if tool is None:
@@ -115,8 +120,10 @@ def _first(observed: Observed, system: int) -> Values:
     return first
 
 
-def _compaction(observed: Observed, system: int, replay: bool, notes: list[str]) -> tuple[int, float, int]:
-    """(limit, share after a compaction, tokens of the summary)."""
+def _compaction(
+    observed: Observed, system: int, least: float, replay: bool, notes: list[str]
+) -> tuple[int, float, int]:
+    """(limit, share after a compaction, tokens of the summary). `least`: of the smallest turn there is."""
     peaks = sorted(observed.peak.kept())
     longest = quantile(sorted(observed.output.kept()), 1.0)
     before, after = sorted(observed.before.kept()), sorted(observed.after.kept())
@@ -127,7 +134,7 @@ def _compaction(observed: Observed, system: int, replay: bool, notes: list[str])
     else:
         limit = quantile(peaks, 0.9)
         notes.append("no compaction was seen: the limit is a size that 90 % of the sessions stay below")
-    limit = max(256, 2.5 * system, limit)
+    limit = min(MOST_LIMIT, max(256, 2.5 * system, 1.5 * least, limit))
     fraction = DEFAULT_TO_FRACTION
     if after:
         fraction = quantile(after, 0.5) / limit

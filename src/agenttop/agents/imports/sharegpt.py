@@ -13,9 +13,9 @@ from agenttop.agents.imports.source import Recorded, Report, UnusableError, cont
 
 Values = Iterator[tuple[str, dict[str, Any]]]
 
-PEOPLE = {"human", "user"}
-MODELS = {"gpt", "assistant", "chatgpt", "bing", "bard", "model", "function_call"}
-TOOLS = {"tool", "observation", "function_response"}
+PEOPLE = ("human", "user")
+MODELS = ("gpt", "assistant", "chatgpt", "bing", "bard", "model", "function_call")
+TOOLS = ("tool", "observation", "function_response")
 
 
 def looks_like(value: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 
 import msgspec
 
-from agenttop.agents.tracefile import LONGEST_PAUSE_S, MOST_TOKENS
+from agenttop.agents.tracefile import MOST_TOKENS
 from agenttop.errors import AgenttopError
 from agenttop.model.text import clean
 
@@ -23,6 +23,9 @@ LONGEST_LINE = 64 * 2**20
 
 LONGEST_DOCUMENT = 512 * 2**20
 """Bytes of a file that is a single JSON object."""
+
+ABSENT_S = 366 * 86_400.0
+"""A pause beyond this is a mistake."""
 
 FIRST_FEW = 5
 """So many lines that could not be used are named; the others are counted."""
@@ -284,7 +287,7 @@ def seconds(value: dict[str, Any], key: str, unit_s: float = 1.0) -> float | Non
 def pause(value: dict[str, Any], key: str, unit_s: float = 1.0) -> float | None:
     """A pause; None when it is not told. Raises UnusableError when it is negative or beyond reason."""
     found = seconds(value, key, unit_s)
-    if found is not None and not 0 <= found <= LONGEST_PAUSE_S:
+    if found is not None and not 0 <= found <= ABSENT_S:
         raise UnusableError(f"{key}: {found:g} s is not a pause")
     return found
 
