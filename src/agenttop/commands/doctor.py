@@ -24,7 +24,7 @@ PACKAGES = (
     ("msgspec", None),
     ("httptools", None),
     ("uvloop", "token time stamps are 2 to 6 times less exact without it"),
-    ("xllamacpp", "needed for `agenttop demo`: pip install 'agenttop[demo]'"),
+    ("xllamacpp", "without it `agenttop demo` runs a simulated engine: pip install 'agenttop[demo]'"),
     ("pandas", "recordings as DataFrames: pip install 'agenttop[analysis]'"),
     ("pyarrow", "needed for `export --to parquet`: pip install 'agenttop[parquet]'"),
 )
