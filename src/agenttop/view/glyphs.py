@@ -21,7 +21,7 @@ STATES: dict[str, tuple[str, str]] = {
     "prefill": ("◔", "prefill"),
     "decode": ("▸", "decode"),
     "stalled": ("⊘", "bad"),
-    "children": ("⋔", "pause"),
+    "children": ("∴", "pause"),
     "tool": ("‖", "pause"),
     "human": ("‖", "pause"),
     "compact": ("⇣", "compact"),
