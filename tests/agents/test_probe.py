@@ -140,7 +140,7 @@ def test_no_answer() -> None:
 
 
 def test_nonsense_never_counts_as_a_leak() -> None:
-    """200,000 made-up nine-digit numbers, where 64 agents with 4 documents each have planted theirs."""
+    """60,000 made-up nine-digit numbers, where 64 agents with 4 documents each have planted theirs."""
     book = Book("salt")
     probes = [Probe(Probes(), book, number) for number in range(1, 65)]
     for _ in range(4):
@@ -149,11 +149,11 @@ def test_nonsense_never_counts_as_a_leak() -> None:
     asked = probes[0].ask()
     rng = random.Random(5)
     verdicts = {"leaked": 0, "no-answer": 0}
-    for _ in range(1000):
+    for _ in range(300):
         text = " ".join(str(rng.randrange(10**8, 10**9)) for _ in range(200))
         verdicts[judge(asked, book, text, "length")[0]] += 1
-    # 128 agents x 6 documents x 9 numbers in 900 million, 200 numbers each: 1.5 of the 1000 on average
-    assert verdicts["leaked"] <= 8
+    # 128 agents x 6 documents x 10 numbers in 900 million, 200 numbers each: 0.5 of the 300 on average
+    assert verdicts["leaked"] <= 4
 
 
 def test_generated_text_holds_no_number_that_could_be_planted() -> None:

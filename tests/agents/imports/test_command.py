@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from agenttop.agents.imports.detect import NAMES
 from agenttop.agents.profile import read
 from agenttop.agents.tracefile import TraceFile
 from agenttop.cli import main
+from agenttop.commands.profile_import import FORMATS
 from tests.agents.imports.files import Log, lines, request, weka
 
 
@@ -33,6 +35,10 @@ def traces(tmp_path: Path) -> Path:
 
 def run(*arguments: Any) -> int:
     return main(["profile", "import", *map(str, arguments)])
+
+
+def test_the_command_knows_every_format() -> None:
+    assert set(FORMATS) == set(NAMES)
 
 
 def test_a_trace_profile_and_its_trace(

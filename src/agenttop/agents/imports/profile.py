@@ -31,6 +31,24 @@ class Made:
     """What is a default, and why."""
 
 
+@dataclass
+class _Fits:
+    """What was made of each quantity of a profile."""
+
+    first: Fit | None
+    input: Fit | None
+    output: Fit | None
+    tool_pause: Fit | None
+    human_pause: Fit | None
+    tool_turns: Fit | None
+    turns: Fit | None
+
+    def least(self, system: int) -> float:
+        """Tokens of the smallest turn, first or later."""
+        later = sum(one.distribution.lowest for one in (self.input, self.output) if one is not None)
+        return system + max(later, self.first.distribution.lowest if self.first is not None else 0.0)
+
+
 def make(observed: Observed, description: str, trace: str | None = None) -> Made:
     """The profile of what was observed. `trace`: name of the file to replay, next to the profile.
 
@@ -38,26 +56,49 @@ def make(observed: Observed, description: str, trace: str | None = None) -> Made
     """
     notes: list[str] = []
     system = _system(observed, notes)
-    first = fit(_first(observed, system), "tokens")
-    added, output = fit(observed.input, "tokens"), fit(observed.output, "tokens")
-    tool, human = fit(observed.tool_pause, "s"), fit(observed.human_pause, "s")
-    runs = fit(observed.tool_turns, "turns", counts=True) if human is not None else None
-    length = fit(observed.turns, "turns", counts=False)
-    turn = sum(one.distribution.lowest for one in (added, output) if one is not None)
-    least = system + max(turn, first.distribution.lowest if first is not None else 0.0)
-    limit, fraction, summary = _compaction(observed, system, least, trace is not None, notes)
-    if added is None:
+    human = fit(observed.human_pause, "s")
+    fits = _Fits(
+        first=fit(_first(observed, system), "tokens"),
+        input=fit(observed.input, "tokens"),
+        output=fit(observed.output, "tokens"),
+        tool_pause=fit(observed.tool_pause, "s"),
+        human_pause=human,
+        tool_turns=fit(observed.tool_turns, "turns", counts=True) if human is not None else None,
+        turns=fit(observed.turns, "turns"),
+    )
+    compaction = _compaction(observed, system, fits.least(system), trace is not None, notes)
+    notes += _silences(observed, fits)
+    others = [fit(values, "tokens") for values in (observed.system, observed.before, observed.after)]
+    return Made(
+        text=_toml(fits, description, trace, system, *compaction),
+        fits=[one for one in (*vars(fits).values(), *others) if one is not None],
+        notes=notes,
+    )
+
+
+def _silences(observed: Observed, fits: _Fits) -> list[str]:
+    """What the source does not tell, and what stands in for it."""
+    notes = []
+    if fits.input is None:
         notes.append("no turn after a first one: what turns add is taken from the profile human")
-    if tool is None:
+    if fits.tool_pause is None:
         notes.append("no pauses for tools in the source: those of the profile human are taken")
     if observed.shrunk:
         notes.append(
             f"{observed.shrunk} turns added nothing (reasoning or old results had been dropped): they are "
             "not in the fit of the input"
         )
-    head = ["[trace]  # replayed turn by turn; the figures below stand in where it is silent"]
-    replay = [*head, f"file = {_text(trace)}", ""] if trace is not None else []
-    turns = [f"turns = {_spread(length, least=1)}"] if length is not None and trace is None else []
+    return notes
+
+
+def _toml(
+    fits: _Fits, description: str, trace: str | None, system: int, limit: int, fraction: float, summary: int
+) -> str:
+    head = "[trace]  # replayed turn by turn; the figures below stand in where it is silent"
+    replay = [head, f"file = {_text(trace)}", ""] if trace is not None else []
+    turns = [f"turns = {_spread(fits.turns, least=1)}"] if fits.turns is not None and trace is None else []
+    human = [f"human_pause_s = {_spread(fits.human_pause)}"] if fits.human_pause is not None else []
+    runs = [f"tool_turns = {_spread(fits.tool_turns)}"] if fits.tool_turns is not None else []
     lines = [
         f"description = {_text(description)}",
         f"agents = {DEFAULT_AGENTS}",
@@ -70,33 +111,23 @@ def make(observed: Observed, description: str, trace: str | None = None) -> Made
         "[context]  # tokens",
         f"limit = {limit}",
         f"system = {system}",
-        f"first = {_spread(first)}",
+        f"first = {_spread(fits.first)}",
         *turns,
         "",
         "[turn]  # tokens",
-        f"input = {_spread(added, DEFAULT_INPUT)}",
-        f"output = {_spread(output)}",
+        f"input = {_spread(fits.input, DEFAULT_INPUT)}",
+        f"output = {_spread(fits.output)}",
         "",
         "[compaction]",
         f"to_fraction = {fraction:g}",
         f"summary = {summary}",
         "",
         "[pacing]  # seconds",
-        f"tool_pause_s = {_spread(tool, DEFAULT_TOOL_PAUSE)}",
+        f"tool_pause_s = {_spread(fits.tool_pause, DEFAULT_TOOL_PAUSE)}",
+        *human,
+        *runs,
     ]
-    if human is not None:
-        lines.append(f"human_pause_s = {_spread(human)}")
-    if runs is not None:
-        lines.append(f"tool_turns = {_spread(runs)}")
-    fits = [one for one in (first, added, output, tool, human, runs, length) if one is not None]
-    for values, unit in (
-        (observed.system, "tokens"),
-        (observed.before, "tokens"),
-        (observed.after, "tokens"),
-    ):
-        one = fit(values, unit)
-        fits += [one] if one is not None else []
-    return Made("\n".join(lines) + "\n", fits, notes)
+    return "\n".join(lines) + "\n"
 
 
 def _system(observed: Observed, notes: list[str]) -> int:
