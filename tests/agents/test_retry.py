@@ -38,6 +38,6 @@ def test_an_engine_that_is_away_is_waited_for_by_time() -> None:
 
 def test_a_refusal_is_not_repeated_often() -> None:
     retry = Retry(lambda: 1.0)
-    assert [retry.after(failed("http-4xx", 401), 0.0) is None for _ in range(3)] == [False, False, True]
+    assert [retry.after(failed("http-4xx", 422), 0.0) is None for _ in range(3)] == [False, False, True]
     retry = Retry(lambda: 1.0)
     assert [retry.after(failed("http-4xx", 429), 0.0) is None for _ in range(5)] == [False] * 5

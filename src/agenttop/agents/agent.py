@@ -17,6 +17,7 @@ from agenttop.agents.plan import Step
 from agenttop.agents.reply import Reply
 from agenttop.agents.retry import Retry
 from agenttop.agents.settings import Profile, child_profile
+from agenttop.agents.silence import Habit
 from agenttop.agents.text import TextSource
 from agenttop.agents.trace import USUAL_INPUT, plan_for
 from agenttop.model.frames import AgentSample, Turn
@@ -88,6 +89,11 @@ class Agent:
         self._children_so_far = 0
         self._client = load.client()
         self._retry = Retry(self._plan.jitter)
+        self._habit = Habit(load.rate, load.habit)
+        self._attempt = 0
+        """How often the step in hand has been sent."""
+        self._stalled_in = ""
+        """The state it was in before it stalled."""
         self.state = "waiting"
         self._since = self._now()
         self._until: float | None = at
@@ -134,6 +140,16 @@ class Agent:
         return self._reply
 
     @property
+    def silent_s(self) -> float:
+        """How long nothing has moved in the request in flight."""
+        return self._now() - self._reply.t_moved if self._reply is not None else 0.0
+
+    @property
+    def kept_alive(self) -> bool:
+        """Bytes still come for the request in flight, although nothing moves."""
+        return self._reply is not None and self._reply.t_alive > self._reply.t_moved
+
+    @property
     def compactions(self) -> int:
         """How often its context was shortened."""
         return self._conversation.compactions
@@ -145,9 +161,20 @@ class Agent:
         return self._output_total + (current or 0)
 
     def look(self) -> None:
-        """Note how far the request in progress is, for its decode rate; called a few times a second."""
-        if self._reply is not None:
-            self._rate.note(self._reply, self._now())
+        """Note how far the request in progress is, and whether it moves; called a few times a second."""
+        reply, now = self._reply, self._now()
+        if reply is None:
+            return
+        self._rate.note(reply, now)
+        if self._halting:
+            return
+        allowed = self._habit.allowed_s(reply, self._sizes.expected, now)
+        if self.state == "stalled":
+            if now - reply.t_moved <= allowed:
+                self._enter(self._stalled_in)
+        elif now - reply.t_moved > allowed:
+            self._stalled_in = self.state
+            self._enter("stalled")
 
     def sample(self) -> AgentSample:
         """The agent as it is now."""
@@ -184,6 +211,7 @@ class Agent:
             error=self._error,
             parent=self.parent,
             children=len(self._children) or None,
+            silent_s=self.silent_s if self.state == "stalled" else None,
         )
 
     async def run(self) -> None:
@@ -285,7 +313,7 @@ class Agent:
 
     async def _deliver(self, kind: str) -> bool:
         """Send what is prepared until it is answered. False: the agent ends."""
-        cuts = 0
+        cuts = self._attempt = 0
         while True:
             reply = await self._request(kind, self._body)
             if not reply.failed:
@@ -362,6 +390,7 @@ class Agent:
             conversation.truncate()
             self._asker.lost()
             return True
+        self._attempt = 0
         while True:
             conversation.adapt()
             self._output_limit = conversation.output_room(compaction.summary)
@@ -402,7 +431,8 @@ class Agent:
             return False
         delay = self._retry.after(reply, self._now())
         if delay is None:
-            self._give_up(f"{self._retry.failures} failures in a row: {reply.error}")
+            row = self._retry.failures
+            self._give_up(f"{row} failures in a row: {reply.error}" if row > 1 else f"{reply.error}")
             return False
         self._ready_at = self._now() + delay
         return await self._rest("backoff", self._ready_at)
@@ -413,12 +443,13 @@ class Agent:
     async def _request(self, kind: str, body: bytes) -> Reply:
         """Send one request, account for it, and report it."""
         self._turn += 1
-        first_try = self._retry.failures == 0
+        self._attempt += 1
         self._rate.clear()
         reply = self._reply = Reply(self._on_reply if kind in ("turn", "sub") else None)
         self._enter(kind if kind in ("compact", "prime") else "queued")
         await self._client.send(body, reply)
         self._reply = None
+        self._habit.ended(reply)
         self._output_total += reply.output_tokens or 0
         if reply.t_first_token is not None and reply.t_sent is not None:
             self._ttft = reply.t_first_token - reply.t_sent
@@ -439,10 +470,11 @@ class Agent:
             output_limit=self._output_limit,
             context_tokens=self._conversation.context_tokens,
             sizes=self._sizes,
+            attempt=self._attempt,
             parent=self.parent,
         )
         turn = self._asker.judged(turn, reply) if kind in ("turn", "sub") else turn
-        self._desk.ended(turn, reply, first_try)
+        self._desk.ended(turn, reply, self._attempt == 1)
         self._ready_at = turn.t
         return reply
 

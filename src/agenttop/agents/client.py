@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
@@ -17,21 +18,32 @@ import msgspec
 from agenttop import __version__
 from agenttop.agents.connection import Connection
 from agenttop.agents.reply import Reply
+from agenttop.agents.silence import KEEP_ALIVE_FACTOR
 from agenttop.agents.sockets import open_wire
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
 
 CONNECT_TIMEOUT_S = 10.0
 
+LOOK_S = 2.0
+LOOK_LASTS_S = 0.5
+"""After a connection has been cut, one look at the engine, for so long; what it shows holds for all agents
+whose connections were cut with it. Real time."""
+
 RESEND_WITHIN_S = 1.0
 """A kept connection that dies this soon after a request, with no byte of reply, had been closed by the
 server while it was idle; the request is sent once more on a new one."""
 
 CHAT_PATH = "/v1/chat/completions"
+HEALTH_PATH = "/health"
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long silence may last. Nothing limits a request as a whole. Any byte, a keep-alive too, counts."""
+    """How long silence may last. Nothing limits a request as a whole.
+
+    A keep-alive ends the silence, but brings no token: after KEEP_ALIVE_FACTOR times as long with nothing
+    else the request has failed all the same.
+    """
 
     queue_s: float = 900.0
     """Before the first token: engines queue and prefill without a word."""
@@ -61,6 +73,8 @@ class Endpoint:
         self._path = parts.path.rstrip("/").removesuffix("/v1")
         self._context = ssl.create_default_context() if self.tls else None
         self._addresses: list[str] = []
+        self._looking: asyncio.Task[str | None] | None = None
+        self._looked_at = float("-inf")
         host = f"[{self.host}]" if ":" in self.host else self.host
         head = [
             f"host: {host}:{self.port}",
@@ -113,6 +127,34 @@ class Endpoint:
         assert failure is not None
         raise failure
 
+    async def away(self) -> str | None:
+        """Whether the engine has gone, in words; None: it is there. One look for all who ask at once."""
+        if self._looking is None or time.monotonic() - self._looked_at > LOOK_LASTS_S:
+            self._looked_at = time.monotonic()
+            self._looking = asyncio.ensure_future(self._look())
+        return await asyncio.shield(self._looking)
+
+    async def _look(self) -> str | None:
+        reply = Reply()
+        connection: Connection | None = None
+        try:
+            async with asyncio.timeout(LOOK_S):
+                connection = await self.connect(time.monotonic)
+                ended = asyncio.Event()
+                head = f"GET {self._path}{HEALTH_PATH} HTTP/1.1\r\n{self._head}\r\n\r\n"
+                connection.start(head.encode("ascii", "replace"), reply, False, ended.set)
+                await ended.wait()
+        except TimeoutError:
+            return None
+        except ConnectionRefusedError:
+            return "it refuses connections"
+        except OSError:
+            return None
+        finally:
+            if connection is not None:
+                connection.abort()
+        return "it says that it is loading" if reply.status == 503 else None
+
     async def _resolve(self) -> list[str]:
         """Looked up once, not once per agent; forgotten when no address answers."""
         loop = asyncio.get_running_loop()
@@ -143,6 +185,7 @@ class Client:
         self._kernel_stamps = kernel_stamps
         self._connection: Connection | None = None
         self._connecting: asyncio.Task[Connection] | None = None
+        self._looking: asyncio.Future[str | None] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._reply: Reply | None = None
         self._cancelled = False
@@ -162,6 +205,8 @@ class Client:
                     await self._open(reply)
                     if not reply.failed:
                         await self._exchange(request, reply, stream)
+                if reply.error_kind == "cut":
+                    await self._tell_restart(reply)
         except asyncio.CancelledError:
             self.cancel()
             raise
@@ -186,6 +231,8 @@ class Client:
 
     def close(self) -> None:
         """Close the connection, or give up opening one."""
+        if self._looking is not None:
+            self._looking.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting.add_done_callback(_discard)
@@ -231,7 +278,9 @@ class Client:
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         connection.start(request, reply, stream, self._wake)
-        self._watchdog = loop.call_later(self._next_look(reply, 0.0), self._check_silence, reply)
+        self._watchdog = loop.call_later(
+            self._patience(self._silence_limit(reply)), self._check_silence, reply
+        )
         try:
             await self._waiting
         finally:
@@ -245,24 +294,40 @@ class Client:
     def _silence_limit(self, reply: Reply) -> float:
         return self._timeouts.queue_s if reply.t_first_token is None else self._timeouts.stall_s
 
-    def _next_look(self, reply: Reply, silent: float) -> float:
-        """Re-armed for what is left of the allowed silence: a busy stream costs one timer per stall time.
+    def _patience(self, left_s: float) -> float:
+        """Real seconds to the next look: a busy stream costs one timer per stall time."""
+        return max(0.01, min(left_s, self._timeouts.stall_s) / self._rate)
 
-        In real seconds.
-        """
-        return max(0.01, min(self._silence_limit(reply) - silent, self._timeouts.stall_s) / self._rate)
+    async def _tell_restart(self, reply: Reply) -> None:
+        """A connection that was cut by an engine that is gone right after was cut by its end."""
+        self._looking = asyncio.ensure_future(self._endpoint.away())
+        try:
+            away = await self._looking
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                raise
+            return
+        finally:
+            self._looking = None
+        if away is not None:
+            reply.error_kind = "restarted"
+            reply.error = f"{reply.error}; right after that {away}"
 
     def _check_silence(self, reply: Reply) -> None:
         connection = self._connection
         if connection is None or self._reply is not reply or reply.failed:
             return
-        silent = self._now() - reply.t_alive
-        if silent < self._silence_limit(reply):
-            delay = self._next_look(reply, silent)
+        now, limit = self._now(), self._silence_limit(reply)
+        silent, still = now - reply.t_alive, now - reply.t_moved
+        left = min(limit - silent, KEEP_ALIVE_FACTOR * limit - still)
+        if left > 0:
+            delay = self._patience(left)
             self._watchdog = asyncio.get_running_loop().call_later(delay, self._check_silence, reply)
             return
-        where = "before the first token" if reply.t_first_token is None else "in the middle of the stream"
-        reply.fail("stall", f"no byte for {silent:.0f} s {where}")
+        queued = reply.t_first_token is None
+        what = f"no byte for {silent:.0f} s" if silent >= limit else f"only keep-alives for {still:.0f} s"
+        where = "before the first token" if queued else "in the middle of the stream"
+        reply.fail("queue-timeout" if queued else "stall", f"{what} {where}")
         self.close()
         self._wake()
 

@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from agenttop import oslayer
@@ -24,6 +25,7 @@ from agenttop.agents.load import Load
 from agenttop.agents.meter import Meter
 from agenttop.agents.outbox import Outbox
 from agenttop.agents.reply import Reply
+from agenttop.agents.stalls import Stalls
 from agenttop.errors import AgenttopError
 from agenttop.model.commands import (
     Configure,
@@ -50,6 +52,9 @@ SLICE = 16
 
 STOP_S = 2.0
 
+KERNEL_STAMPED = 64
+"""With more agents than this the kernel's time stamps, at half as much CPU again, are left off by default."""
+
 
 class Driver:
     """Holds the agents, obeys orders, and turns what happens into frames. All on one event loop."""
@@ -71,6 +76,11 @@ class Driver:
         self._past = _Totals()
         """Of agents that have stopped."""
         self._tokens_before = 0
+        self._failures: Counter[str] = Counter()
+        """By kind, in the whole session."""
+        self._stamps: set[str] = set()
+        """Where time stamps of this second came from."""
+        self._stalls = Stalls()
         self._second_every, self._look_every = SECOND_EVERY, LOOK_EVERY
 
     # Orders
@@ -117,6 +127,8 @@ class Driver:
         try:
             salt = order.salt or self._salt
             self._load = Load(order, api_key=key, salt=salt, now=self._now, note=self._note)
+            if order.kernel_stamps is None:
+                self._load.kernel_stamps = lambda: len(self._agents) <= KERNEL_STAMPED
         except (AgenttopError, ValueError) as error:
             self._load = None
             self._event("driver.bad-load", f"this load cannot be run: {clean(str(error))}", severity="bad")
@@ -179,6 +191,10 @@ class Driver:
         """A request has ended."""
         self._outbox.add(turn)
         self._meter.ended(reply, turn.t_queued, first_try)
+        if turn.error_kind is not None and turn.error_kind != "cancelled":
+            self._failures[turn.error_kind] += 1
+        if reply.events:
+            self._stamps.add("kernel" if reply.kernel_stamped else "application")
         if turn.error_kind is None and turn.output_tokens is None and turn.engine not in self._uncounted:
             self._uncounted.add(turn.engine)
             why = "the engine sends no token counts (usage) with its replies"
@@ -258,6 +274,14 @@ class Driver:
             if number % self._second_every == beat % self._second_every:
                 self._changed[name] = agent
         self._meter.run_ticker(flying)
+        for name, text, subject, severity in self._stalls.news(self._agents.values()):
+            self._event(name, text, subject, severity)
+
+    def _stamps_from(self, replies: list[Reply]) -> str | None:
+        """Where the time stamps of the last second came from."""
+        stamps, self._stamps = self._stamps, set()
+        stamps |= {"kernel" if reply.kernel_stamped else "application" for reply in replies if reply.events}
+        return "mixed" if len(stamps) > 1 else next(iter(stamps), None)
 
     async def _report(self) -> None:
         """Queue the samples that are due, a few at a time, so that tokens get through in between."""
@@ -298,6 +322,9 @@ class Driver:
             send_late_p99_s=readings.send_late_p99_s,
             shared_reads_fraction=readings.shared_reads_fraction,
             client_limited=readings.client_limited,
+            failure_kinds=dict(self._failures),
+            stalled=sum(agent.state == "stalled" for agent in agents),
+            stamps=self._stamps_from(replies),
         )
         self._outbox.add(sample, may_drop=True)
         own = OwnSample(

@@ -82,6 +82,7 @@ def turn_frame(
     output_limit: int | None,
     context_tokens: int | None,
     sizes: Sizes,
+    attempt: int = 1,
     parent: str | None = None,
 ) -> Turn:
     """The record of one request."""
@@ -112,6 +113,8 @@ def turn_frame(
         events=reply.events,
         prefill_s=_seconds(timings.prompt_ms) if timings is not None else None,
         decode_s=_seconds(timings.predicted_ms) if timings is not None else None,
+        attempt=attempt,
+        stamps="kernel" if reply.kernel_stamped else None,
         arrivals=reply.packed_arrivals(),
         parent=parent,
         planned_prompt_tokens=sizes.planned,

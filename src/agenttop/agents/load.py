@@ -15,6 +15,7 @@ from agenttop.agents.probe import Book
 from agenttop.agents.ratio import Parts, TokenRatio
 from agenttop.agents.reply import Reply
 from agenttop.agents.settings import Profile
+from agenttop.agents.silence import Habit
 from agenttop.agents.text import SAMPLE_CHARS, TextSource, sample
 from agenttop.agents.trace import sessions_in
 from agenttop.model.commands import Configure
@@ -62,9 +63,13 @@ class Load:
         self.now = now
         self.rate = order.clock_rate
         """Session seconds per second: real sleeps are divided by it."""
+        self.habit = Habit(order.clock_rate)
+        """What is usual with this engine, for agents that have no past."""
+        self.kernel_stamps: Callable[[], bool] = lambda: bool(order.kernel_stamps)
+        """Whether the next connection takes its time stamps from the kernel."""
         self.ratio = TokenRatio()
         self.dialect = Dialect()
-        self.prefixes = Prefixes(salt, self.ratio)
+        self.prefixes = Prefixes(salt, self.ratio, self.dialect)
         self.book = Book(salt)
         self._missed_probes = False
         if self.profile.trace is not None:
@@ -82,7 +87,8 @@ class Load:
 
     def client(self) -> Client:
         """A client for one agent."""
-        return Client(self.endpoint, self.now, self.timeouts, rate=self.rate)
+        stamps = self.kernel_stamps
+        return Client(self.endpoint, self.now, self.timeouts, rate=self.rate, kernel_stamps=stamps)
 
     def body(self, messages: list[Message], max_tokens: int, tools: ToolSet | None = None) -> bytes:
         """A chat request as JSON. 0.2 ms for a context of 100,000 tokens."""
@@ -162,7 +168,7 @@ class Load:
         if count is not None and 0 < count < self.ratio.tokens(Parts(chars=tools.chars)) / 4:
             self.refuse_tools("by its own count the engine's chat template leaves them out")
         elif count is not None and 0 < count <= 4 * SAMPLE_CHARS:
-            self.ratio.learn(Parts(chars=1, messages=1, tool_chars=tools.chars), count)
+            self.ratio.learn(Parts(chars=1, messages=1, tool_chars=tools.chars, openings=1), count)
         elif reply.refusal is not None and refuses_tools(reply.refusal.message):
             self.refuse_tools(f"the engine refuses them: {reply.refusal.message}")
 
