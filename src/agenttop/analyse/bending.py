@@ -22,7 +22,7 @@ not, in squared standard errors: the 5 % point for one bound on one slope."""
 CONFIRMING = 2
 """Steps between levels beyond the knee: the one that shows it and the one that confirms it."""
 
-FULL_SHARE = 0.97
+FULL_SHARE = 0.95
 """A level with this share of the best total has all of it."""
 
 DRAWS = 200
@@ -193,7 +193,7 @@ def _shared(levels: Sequence[Pooled], ceiling: int, opinion: SecondOpinion) -> K
         soft_ceiling=True,
         why=f"from {levels[0].agents} to {levels[-1].agents} agents the total stays within"
         f" {units.percent(moved)}: they share one budget; {levels[ceiling].agents} are the fewest that have"
-        " all of it",
+        f" {units.percent(FULL_SHARE)} of it",
     )
 
 

@@ -7,8 +7,10 @@ parameters to choose and needs no form to be assumed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 ROUNDS = 3
 """Relative distances need the curve they are relative to: fitted again with the one before."""
@@ -74,8 +76,8 @@ def nonnegative(columns: Sequence[Sequence[float]], target: Sequence[float], fre
     The active-set method of Lawson and Hanson (1974) on the normal equations.
     """
     count = len(columns)
-    gram = [[sum(a * b for a, b in zip(p, q, strict=True)) for q in columns] for p in columns]
-    aim = [sum(a * b for a, b in zip(p, target, strict=True)) for p in columns]
+    gram = [[sum(map(mul, p, q)) for q in columns] for p in columns]
+    aim = [sum(map(mul, p, target)) for p in columns]
     tiny = 1e-10 * max((abs(value) for value in aim), default=1.0)
     found = [0.0] * count
     active = [free] if free is not None else []
@@ -110,25 +112,34 @@ def _expanded(active: Sequence[int], values: Sequence[float], count: int) -> lis
 
 
 def solve(gram: Sequence[Sequence[float]], aim: Sequence[float], which: Sequence[int]) -> list[float]:
-    """The normal equations for the chosen columns, by Gauss. A column that adds nothing gets 0."""
-    rows = [[gram[i][j] for j in which] + [aim[i]] for i in which]
-    size = len(rows)
-    done: list[int] = []
-    for column in range(size):
-        left = [row for row in range(size) if row not in done]
-        pivot = max(left, key=lambda row: abs(rows[row][column]))
-        if abs(rows[pivot][column]) <= 1e-12 * max(1.0, gram[which[column]][which[column]]):
-            done.append(pivot)
-            rows[pivot] = [0.0] * (size + 1)
-            continue
-        done.append(pivot)
-        for row in range(size):
-            if row != pivot and rows[row][column]:
-                factor = rows[row][column] / rows[pivot][column]
-                rows[row] = [a - factor * b for a, b in zip(rows[row], rows[pivot], strict=True)]
-    return [
-        rows[row][size] / rows[row][column] if rows[row][column] else 0.0 for column, row in enumerate(done)
-    ]
+    """The normal equations for the chosen columns, by Cholesky. A column that adds nothing gets 0."""
+    size = len(which)
+    roots: list[list[float]] = []
+    halves: list[float] = []
+    for row, column in enumerate(which):
+        whole = gram[column]
+        made: list[float] = []
+        for index in range(row):
+            other = roots[index]
+            value = whole[which[index]]
+            for k in range(index):
+                value -= made[k] * other[k]
+            made.append(value / other[index] if other[index] else 0.0)
+        rest = whole[column] - sum([value * value for value in made])
+        root = math.sqrt(rest) if rest > 1e-12 * whole[column] else 0.0
+        half = aim[column]
+        for value, before in zip(made, halves, strict=True):
+            half -= value * before
+        halves.append(half / root if root else 0.0)
+        made.append(root)
+        roots.append(made)
+    found = [0.0] * size
+    for row in range(size - 1, -1, -1):
+        value = halves[row]
+        for later in range(row + 1, size):
+            value -= roots[later][row] * found[later]
+        found[row] = value / roots[row][row] if roots[row][row] else 0.0
+    return found
 
 
 def falling(values: Sequence[float]) -> list[tuple[float, int]]:

@@ -52,7 +52,10 @@ def drop_index(levels: Sequence[Pooled], noise: Noise) -> tuple[int, float] | No
     for index in range(1, len(levels)):
         before = concave(agents[:index], values[:index]).fitted
         top = max(before)
-        alike = sum(value >= 0.9 * top for value in before)
+        if top <= 0:
+            # No curve through the origin is near them: a fall beyond all measure.
+            top = max(values[:index])
+        alike = max(1, sum(value >= 0.9 * top for value in before))
         (value, count), *_ = falling(values[index:])
         # The tail counts as far as it stays down: one level that recovers is no cliff.
         drop = 1 - value / top

@@ -73,15 +73,21 @@ def points_of(material: Material, rows: Sequence[LevelRow] | None = None) -> lis
         start = row.t_start + row.warm_up_s
         first = bisect_left(material.turns, start, key=lambda turn: turn.t)
         last = bisect_left(material.turns, row.t_end, key=lambda turn: turn.t)
-        served = [
-            _served(turn, cycle)
-            for turn, cycle in zip(material.turns[first:last], cycles[first:last], strict=True)
-            if turn.turn_kind != "prime"
-            and turn.error_kind != "cancelled"
-            and (row.engine is None or turn.engine == row.engine)
-        ]
-        points.append(point_of(row, tuple(served)))
+        here = [row.engine is None or turn.engine == row.engine for turn in material.turns[first:last]]
+        ended = list(zip(material.turns[first:last], cycles[first:last], here, strict=True))
+        served = tuple(_served(turn, cycle) for turn, cycle, own in ended if own and _counts(turn))
+        points.append(point_of(row, served))
     return points
+
+
+def requests_of(turns: Sequence[Turn]) -> tuple[Served, ...]:
+    """Requests in order of t as raw material."""
+    cycles = _cycles(turns)
+    return tuple(_served(turn, cycle) for turn, cycle in zip(turns, cycles, strict=True) if _counts(turn))
+
+
+def _counts(turn: Turn) -> bool:
+    return turn.turn_kind != "prime" and turn.error_kind != "cancelled"
 
 
 def point_of(row: LevelRow, served: tuple[Served, ...] = ()) -> LevelPoint:

@@ -15,6 +15,7 @@ from agenttop.model import units
 MEASURES = ("decode_tok_s", "completions_per_min")
 
 MOST_AGENTS = 1_000_000
+LEAST_FIGURE = 1e-9
 MOST_FIGURE = 1e12
 """Beyond these a number is a slip of the pen."""
 
@@ -62,7 +63,7 @@ def pooled(points: Iterable[LevelPoint], measure: str) -> tuple[list[Pooled], li
             left_out.append(f"{name}: {point.why_invalid or 'not valid'}")
         elif value is None:
             left_out.append(f"{name}: its {measure} is not known")
-        elif value == 0:
+        elif value < LEAST_FIGURE:
             left_out.append(f"{name}: nothing was produced")
         else:
             groups[point.agents].append(point)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from agenttop.analyse.curve import solve
 from agenttop.model import units
@@ -16,7 +17,7 @@ TAIL_SHARE = 0.25
 BETTER_SHARE = 0.5
 """Two lines leave at most this share of the squared error of one."""
 
-TRIED = 200
+TRIED = 100
 """Places between the first and the last level where they may meet."""
 
 
@@ -68,8 +69,8 @@ def _fit(
 ) -> tuple[float, list[float]]:
     scaled = [[value * weight for value, weight in zip(column, weights, strict=True)] for column in columns]
     target = [value * weight for value, weight in zip(values, weights, strict=True)]
-    gram = [[sum(a * b for a, b in zip(p, q, strict=True)) for q in scaled] for p in scaled]
-    aim = [sum(a * b for a, b in zip(p, target, strict=True)) for p in scaled]
+    gram = [[sum(map(mul, p, q)) for q in scaled] for p in scaled]
+    aim = [sum(map(mul, p, target)) for p in scaled]
     parts = solve(gram, aim, range(len(columns)))
     error = sum(
         (t - sum(part * column[i] for part, column in zip(parts, scaled, strict=True))) ** 2

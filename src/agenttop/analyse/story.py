@@ -136,11 +136,9 @@ def _who_scales(series: Sequence[Series], shared: Sequence[int]) -> list[str]:
         return [
             f"they scale alike: the total grows about {grown[high]:.1f} times from {few} to {many} agents"
         ]
-    others = ", ".join(f"{name} {grown[name]:.1f}" for name in reversed(order[:-1]))
-    return [
-        f"{high} scales furthest: its total grows {grown[high]:.1f} times from {few} to {many} agents"
-        f" ({others})"
-    ]
+    others = ", ".join(f"{name} {grown[name]:.1f} times" for name in reversed(order[:-1]))
+    span = f"from {few} to {many} agents"
+    return [f"{high} scales furthest: {span} its total becomes {grown[high]:.1f} times as much ({others})"]
 
 
 def _ratio(one: Series, name: str, few: int, many: int) -> float:
@@ -186,7 +184,7 @@ def _times(ratio: float) -> str:
     if 0.5 <= ratio < 2:
         change = round((ratio - 1) * 100)
         return f"{change:+d} %" if change else "the same"
-    return f"{ratio:.1f}×" if ratio >= 2 else f"1/{1 / ratio:.1f} of the"
+    return f"{ratio:.1f} times the" if ratio >= 2 else f"{1 / ratio:.1f} times less"
 
 
 def _each(one: Series) -> list[str]:

@@ -34,7 +34,7 @@ SHORTEST = 10
 
 
 def _host(row: Row) -> str:
-    mark = " (simulated)" if row["simulated"] else " (demo)" if row["demo"] else ""
+    mark = " (sim)" if row["simulated"] else " (demo)" if row["demo"] else ""
     return f"{row['host']}{mark}"
 
 
