@@ -43,8 +43,8 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def profile(**changes: Any) -> Profile:
-    """A profile with every size constant; values as they are written in TOML."""
-    made, problems = parse(TEXT.format(**(DEFAULTS | changes)), "test")
+def profile(*, sets: dict[str, str] | None = None, **changes: Any) -> Profile:
+    """A profile with every size constant; values as they are written in TOML. `sets`: as with --set."""
+    made, problems = parse(TEXT.format(**(DEFAULTS | changes)), "test", sets)
     assert made is not None, problems
     return made

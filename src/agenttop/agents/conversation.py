@@ -36,8 +36,8 @@ class Conversation:
         self._profile = profile
         self._source = source
         self._ratio = ratio
-        self._prefixes = prefixes or Prefixes("", ratio)
         self._dialect = dialect or Dialect()
+        self._prefixes = prefixes or Prefixes("", ratio, self._dialect)
         self._prefix: Prefix | None = None
         self._native = self._roles = True
         """How it is written down now; see `Dialect`."""
@@ -155,7 +155,9 @@ class Conversation:
         self.planned_tokens, self._base = meant or self._base + input_tokens, None
         document = self._begin() if first else ""
         as_result = self._as_result(result)
-        overhead = Parts(messages=2 if first else 0 if self._open else 1, calls=int(as_result))
+        overhead = Parts(
+            messages=2 if first else 0 if self._open else 1, calls=int(as_result), openings=int(first)
+        )
         wanted = max(1.0, input_tokens - self._ratio.tokens(overhead))
         text = words if words is not None else self._source.text(self._ratio.chars(wanted))
         text = document + _with(text, planted, question)
@@ -340,15 +342,16 @@ class Conversation:
     def _add(self, message: Message, parts: Parts) -> None:
         self._pending = self._pending.add(self._history.add(message, parts))
 
-    def _tool_parts(self) -> Parts:
+    def _opening_parts(self) -> Parts:
+        """What stands in a prompt beside its messages."""
         tools = self.tools
-        return Parts() if tools is None else Parts(tool_chars=tools.chars)
+        return Parts(tool_chars=0 if tools is None else tools.chars, openings=1)
 
     def _system_parts(self) -> Parts:
-        return self._history.parts_of(0).add(self._tool_parts())
+        return self._history.parts_of(0).add(self._opening_parts())
 
     def _whole(self) -> Parts:
-        return self._history.total().add(self._tool_parts())
+        return self._history.total().add(self._opening_parts())
 
     def _shortened(self) -> None:
         self.compactions += 1

@@ -63,9 +63,10 @@ class Dialect(msgspec.Struct):
 class Prefixes:
     """Makes the beginnings of conversations; what is shared is made once."""
 
-    def __init__(self, salt: str, ratio: TokenRatio) -> None:
+    def __init__(self, salt: str, ratio: TokenRatio, dialect: Dialect | None = None) -> None:
         self._salt = salt
         self._ratio = ratio
+        self._dialect = dialect or Dialect()
         self._shared: dict[tuple[int, int, int], Prefix] = {}
 
     def prepare(self, profile: Profile) -> None:
@@ -86,10 +87,12 @@ class Prefixes:
 
     def _make(self, context: Context, source: TextSource) -> Prefix:
         ratio = self._ratio
+        as_text = not self._dialect.tools
+        size = ratio.chars(context.tools) if as_text else ratio.tool_chars(context.tools)
         document = context.shared_document if context.shared_system else 0
         return Prefix(
             system=source.opening(ratio.chars(context.system)),
-            tools=schemas(source, ratio.tool_chars(context.tools)) if context.tools else None,
+            tools=schemas(source, size) if context.tools else None,
             document=source.text(ratio.chars(document)) if document else "",
         )
 

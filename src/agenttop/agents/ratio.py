@@ -1,10 +1,10 @@
 """How big a text is in tokens, learnt from the engine's own counts.
 
-A prompt is seen as six things: characters that we wrote, output of the model that is sent back, reasoning
-that is, messages, each wrapped by the chat template, tool schemas, and tool calls with what the template
-puts around their results. Every reply gives one equation between them and the engine's count; a recursive
-least-squares estimate (a Kalman filter of a constant) solves for the weights. All agents of a driver share
-one, so it settles within a few requests.
+A prompt is seen as seven things: characters that we wrote, output of the model that is sent back, reasoning
+that is, messages, each wrapped by the chat template, tool schemas, tool calls with what the template puts
+around their results, and what it adds to each prompt once. Every reply gives one equation between them and
+the engine's count; a recursive least-squares estimate (a Kalman filter of a constant) solves for the
+weights. All agents of a driver share one, so it settles within a few requests.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 # Starting point and how far off it may be (standard deviation): tokens per character of code, per output
 # token sent back (not exactly 1: text is tokenised anew), per message, per character of tool schemas, per
-# tool call and its result, and per reasoning token sent back (templates may leave it out).
-_PRIOR = ((0.29, 0.25), (1.0, 0.3), (6.0, 6.0), (0.27, 0.25), (30.0, 30.0), (0.8, 0.5))
-_BOUNDS = ((0.02, 4.0), (0.2, 6.0), (0.0, 200.0), (0.0, 4.0), (0.0, 500.0), (0.0, 6.0))
+# tool call and its result, per reasoning token sent back (templates may leave it out), and once per prompt.
+_PRIOR = ((0.29, 0.25), (1.0, 0.3), (6.0, 6.0), (0.27, 0.25), (30.0, 30.0), (0.8, 0.5), (4.0, 40.0))
+_BOUNDS = ((0.02, 4.0), (0.2, 6.0), (0.0, 200.0), (0.0, 4.0), (0.0, 500.0), (0.0, 6.0), (-50.0, 5000.0))
 _SIZE = len(_PRIOR)
 _NOISE_FRACTION = 0.015
 _NOISE_TOKENS = 2.0
@@ -34,6 +34,8 @@ class Parts(msgspec.Struct):
     tool_chars: int = 0
     calls: int = 0
     reasoning_tokens: int = 0
+    openings: int = 0
+    """1 for the beginning of a prompt."""
 
     def plus(self, chars: int = 0, output_tokens: int = 0, messages: int = 0) -> Parts:
         """These parts and some more."""
@@ -48,6 +50,7 @@ class Parts(msgspec.Struct):
             self.tool_chars + other.tool_chars,
             self.calls + other.calls,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.openings + other.openings,
         )
 
 
@@ -103,6 +106,8 @@ class TokenRatio:
                 self._spread[i][k] -= carried[i] * carried[k] / scale
         self.observations += 1
         self._with_tools += parts.tool_chars > 0
+        if not self._with_tools:  # until they have been seen, the best guess is that they weigh like text
+            self._weights[3] = self._weights[0]
 
 
 def _vector(parts: Parts) -> tuple[float, ...]:
@@ -113,4 +118,5 @@ def _vector(parts: Parts) -> tuple[float, ...]:
         float(parts.tool_chars),
         float(parts.calls),
         float(parts.reasoning_tokens),
+        float(parts.openings),
     )
