@@ -31,6 +31,8 @@ def example(kind):
         return [0.5]
     if "list[str]" in text:
         return ["a"]
+    if "dict[str, str]" in text:
+        return {"key": "value"}
     if "dict" in text:
         return {"key": 1}
     if "bool" in text:
