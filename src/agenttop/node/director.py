@@ -18,8 +18,9 @@ from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
 from agenttop.model import units
 from agenttop.model.frames import AgentSample, EngineSample, Event, Frame, LoadSample, Plan
-from agenttop.node.drive import Driver
+from agenttop.node.drivers import Drivers
 from agenttop.node.hub import Hub
+from agenttop.node.unseen import Unseen
 
 MOST_AGENTS = 1024
 
@@ -61,7 +62,8 @@ class Director:
         self._engine = engine
         self._knows = knows
         self._slot_of = slot_of
-        self._driver: Driver | None = None
+        self._driver: Drivers | None = None
+        self._unseen = Unseen(rate)
         self._plan: Plan | None = None
         self._profile: Profile | None = None
         self._stagger_s: float | None = None
@@ -231,7 +233,7 @@ class Director:
     async def _ensure_driver(self) -> None:
         if self._driver is not None:
             return
-        driver = Driver(self._from_driver, self._driver_gone)
+        driver = Drivers(self._from_driver, self._driver_gone)
         try:
             await driver.start()
         except OSError as error:
@@ -304,6 +306,9 @@ class Director:
                     frame = msgspec.structs.replace(frame, slot=self._slot_of(frame))
                     self.agents[frame.agent] = frame
             elif isinstance(frame, LoadSample):
+                engine = self._engine(frame.engine) if frame.engine is not None else None
+                frame, news = self._unseen.compare(frame, engine)
+                out += news
                 frame = msgspec.structs.replace(frame, target=self.target)
             out.append(frame)
         self._hub.publish(out)

@@ -1,4 +1,4 @@
-"""The driver process, seen from the node: started when load is first asked for, watched to its end."""
+"""One driver process, seen from the node: started, given orders, watched to its end."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from agenttop.wire.codec import LineSplitter, Unknown, WireError, decode_frame, 
 SHUTDOWN_S = 5.0
 
 
-class Driver:
-    """One driver process. Frames come through `publish`, its death through `gone`."""
+class Worker:
+    """Frames come through `publish`, its death, when nobody asked for it, through `gone`."""
 
-    def __init__(self, publish: Callable[[list[Frame]], None], gone: Callable[[int | None], None]) -> None:
+    def __init__(
+        self, publish: Callable[[Worker, list[Frame]], None], gone: Callable[[Worker, int | None], None]
+    ) -> None:
         self._publish = publish
         self._gone = gone
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._early: list[DriverCommand] = []
+        """Orders given before it stood."""
         self._stopping = False
 
     @property
@@ -43,13 +47,16 @@ class Driver:
             **detached(),
         )
         self._reader = asyncio.create_task(self._read(self._process))
+        early, self._early = self._early, []
+        self.send(*early)
 
     def send(self, *commands: DriverCommand) -> None:
-        """Pass orders on; to a driver that has died they are lost, its death is reported by `gone`."""
+        """Pass orders on; to a process that has died they are lost, its death is reported by `gone`."""
         process = self._process
-        if process is None or process.stdin is None or process.stdin.is_closing():
-            return
-        process.stdin.write(b"".join(map(encode, commands)))
+        if process is None and self._reader is None:
+            self._early += commands
+        elif process is not None and process.stdin is not None and not process.stdin.is_closing():
+            process.stdin.write(b"".join(map(encode, commands)))
 
     async def stop(self) -> None:
         """Cancel everything it does and wait for its end; kill it if it does not listen."""
@@ -76,11 +83,11 @@ class Driver:
         while data := await process.stdout.read(65536):
             frames = [frame for line in splitter.feed(data) if (frame := _frame(line)) is not None]
             if frames:
-                self._publish(frames)
+                self._publish(self, frames)
         code = await process.wait()
         self._process = None
         if not self._stopping:
-            self._gone(code)
+            self._gone(self, code)
 
 
 def _frame(line: bytes) -> Frame | None:
