@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agenttop.model import units
 from agenttop.model.frames import Finding
 from agenttop.model.text import printable
+
+if TYPE_CHECKING:
+    from agenttop.analyse.points import LevelPoint
 
 SCHEMA = 1
 
@@ -19,24 +24,30 @@ class Figures:
     rows: list[dict[str, Any]]
     report: dict[str, Any] | None
     """The report of `analyse.knee` where one was asked for: by a search, or with an SLO."""
+    points: Sequence[LevelPoint] = ()
+    """The levels of the report."""
     speedup: float = 1.0
 
     @classmethod
     def of(cls, path: Path, *, slo: str | None = None, finding: Finding | None = None) -> Figures:
         """Read from a recording; `finding` is what its search found, where that is known already."""
-        from agenttop.analyse.compare import level_rows
+        import msgspec
+
+        from agenttop.analyse.compare import rows_of
+        from agenttop.analyse.material import of_recording
+        from agenttop.analyse.points import points_of
         from agenttop.record.read import Recording
 
-        rows = level_rows([path])
         with Recording(path) as recording:
-            speedup = recording.session.speedup
-            if finding is None:
-                found = [one for one in recording.of(Finding) if one.what == "knee"]
-                finding = found[-1] if found else None
-            report = finding.report if finding is not None else None
-            if report is None and slo is not None:
-                report = _report(recording, slo)
-        return cls(rows, report, speedup)
+            material = of_recording(recording)
+            found = [one for one in recording.of(Finding) if one.what == "knee"]
+        rows = rows_of(material, str(path))
+        points = points_of(material, rows)
+        finding = finding or (found[-1] if found else None)
+        report = finding.report if finding is not None else None
+        if report is None and slo is not None:
+            report = _report(points, slo)
+        return cls([msgspec.to_builtins(row) for row in rows], report, points, material.session.speedup)
 
     @property
     def judged(self) -> bool:
@@ -56,50 +67,38 @@ class Figures:
         return msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n"
 
     def as_text(self) -> str:
-        """The table, then the three figures."""
+        """The table of levels, then the three figures and what became of the search."""
         from agenttop.commands.compare import render
 
         text = render(self.rows, "table")
-        if self.report:
-            text += "\n" + three_figures(self.report)
+        if self.report and "sentence" in self.report:
+            text += "\n" + _in_words(self.report, self.points)
+        search = (self.report or {}).get("search")
+        if search:
+            text += "\n" + printable(_search(search)) + "\n"
         if self.speedup != 1.0:
             text += f"\nall times are simulated: {self.speedup:g} times faster than life\n"
         return text
 
 
-def three_figures(report: dict[str, Any]) -> str:
-    """Knee, cliff and capacity, each with its interval and its reason; then the sentence."""
-    lines = []
-    for name in ("knee", "cliff", "capacity"):
-        part = report.get(name)
-        if part:
-            lines.append(f"{name:<9} {_figure(name, part)}")
-            lines.append(f"{'':<9} {part['why']}")
-    sentence = report.get("sentence")
-    search = report.get("search") or {}
-    if sentence:
-        lines += ["", sentence]
-    if search.get("cut_short"):
-        lines.append(f"the search was cut short: {search['ended']}")
-    return printable("\n".join(lines)) + "\n"
+def _in_words(report: dict[str, Any], points: Sequence[LevelPoint]) -> str:
+    import msgspec
+
+    from agenttop.analyse.report import KneeReport
+    from agenttop.commands.knee_text import report_text
+
+    return report_text(msgspec.convert(report, KneeReport), points, chart=False)
 
 
-def _figure(name: str, part: dict[str, Any]) -> str:
-    agents = part.get("agents")
-    if agents is None:
-        return "none found"
-    text = "1 agent" if agents == 1 else f"{agents} agents"
-    low, high = part.get("low"), part.get("high")
-    if name == "cliff":
-        between = f"above {low} and at most {agents}" if low is not None else ""
-        return ", ".join(filter(None, [text, between, part.get("cause")]))
-    if name == "capacity":
-        return f"{text} hold {part['slo']}" if agents != 1 else f"{text} holds {part['slo']}"
-    return f"{text} ({low} to {high})" if low is not None and high is not None else text
+def _search(search: dict[str, Any]) -> str:
+    took = f"{units.plural(search['levels'], 'level')} in {units.seconds(search['spent_s'])}"
+    if search["ended"] is None:
+        return f"the search was stopped after {took}"
+    how = "cut short" if search["cut_short"] else "over"
+    return f"the search is {how} after {took}: {search['ended']}"
 
 
-def _report(recording: Any, slo: str) -> dict[str, Any] | None:
-    from agenttop.analyse.knee import of_recording
+def _report(points: Sequence[LevelPoint], slo: str) -> dict[str, Any] | None:
+    from agenttop.analyse import knee
 
-    report = of_recording(recording, slo=slo)
-    return report.as_json() if report is not None else None
+    return knee.analyse(points, slo=slo).as_json() if points else None
