@@ -143,6 +143,24 @@ async def test_rates_of_an_engine_that_runs_fast_are_in_its_own_time(
     assert sorted(rates)[len(rates) // 2] == pytest.approx(seen, rel=0.25)
 
 
+async def test_totals_are_what_the_clients_were_told(
+    watch: Start, start_sim_here: Callable[..., Simulated]
+) -> None:
+    """Prompt, cached and output tokens by the engine's counters, against the usage of every reply."""
+    server = start_sim_here(speedup=20)
+    watched = watch(server.url, rate=20.0)
+    texts = ("the same words " * 400, "the same words " * 400, "other words " * 300)
+    answers = [await asyncio.to_thread(server.chat, text, 20) for text in texts]
+    usages = [answer.json()["usage"] for answer in answers]
+    sample = (await watched.poll()).sample
+    cached = [usage["prompt_tokens_details"]["cached_tokens"] for usage in usages]
+    assert cached[1] > 0
+    assert sample.prompt_tokens_total == sum(usage["prompt_tokens"] for usage in usages)
+    assert sample.output_tokens_total == sum(usage["completion_tokens"] for usage in usages)
+    assert sample.cached_tokens_total == sample.prefix_hits_tokens_total == sum(cached)
+    assert (sample.running, sample.waiting, sample.kv_used_tokens) == (0, 0, 0)
+
+
 @pytest.mark.parametrize(("speedup", "rate"), [(20, 1.0), (1, 20.0)])
 async def test_an_engine_at_another_pace_than_the_session_is_not_read(
     speedup: float, rate: float, watch: Start, start_sim_here: Callable[..., Simulated]
