@@ -100,12 +100,12 @@ def save_as(profile: Profile, name: str) -> Path:
     if any(path.stem == name for path in paths.bundled_profiles().glob("*.toml")):
         raise UsageError(f"'{name}' comes with agenttop", "take another name")
     file = paths.user_profiles() / f"{name}.toml"
+    if file.exists():
+        raise UsageError(f"there is a profile '{name}' already: {file}", "take another name")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as stream:
             stream.write(as_toml(profile))
-    except FileExistsError:
-        raise UsageError(f"there is a profile '{name}' already: {file}", "take another name") from None
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     return file
