@@ -225,7 +225,7 @@ def test_the_server_restarting_in_mid_run_is_survived_and_marked(start_llama):
         server.kill()
         session.until(lambda: session.engine.state == "down", 30)
         assert session.event("engine.down")
-        session.until(lambda: [turn for turn in session.turns if turn.error_kind in ("cut", "refused")], 30)
+        session.until(lambda: [turn for turn in session.turns if turn.error_kind in ("cut", "refused", "restarted")], 30)
         again = start_llama(port=server.port)
         session.until(lambda: session.engine.state == "ok" and session.engine.restarts == 1, 30)
         assert session.event("engine.restart")

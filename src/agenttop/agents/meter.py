@@ -3,7 +3,8 @@
 Limits as in docs/decisions.md (a level is not the engine's when the client was late):
 - the event loop is late by more than a fifth of the time between two tokens,
 - the process takes more than 70 % of a core,
-- requests leave late by more than a twentieth of the time to the first token.
+- requests leave late by more than a twentieth of the time to the first token,
+- tokens come in bunches with one time stamp, because something in between buffers the stream.
 Delays below 10 ms are never held against it: that is what time stamps are good to.
 
 With an engine that is simulated faster than life all of this is measured and compared in real time. There
@@ -30,6 +31,10 @@ LAG_SHARE = 0.20
 LATE_SHARE = 0.05
 LEAST_DELAY_S = 0.010
 """A shorter delay moves neither a TTFT nor the decode rate of a turn, however fast its tokens come."""
+
+BUNCHED_EVENTS = 32
+BUNCHED_SHARE = 0.9
+"""Ten events in a read, on average over a reply of this many: no engine sends so, a buffering proxy does."""
 
 LEAST_WINDOW_S = 0.25
 """A shorter window is left open for the next reading."""
@@ -62,6 +67,8 @@ class Meter:
         self._ttfts: deque[float] = deque(maxlen=_RECENT)
         self._periods: deque[float] = deque(maxlen=_RECENT)
         self._decodes: deque[float] = deque(maxlen=_RECENT)
+        self._bunches: deque[float] = deque(maxlen=_RECENT)
+        """Events per read of replies, 0 where they came one by one."""
         self._reads = self._shared = 0
         self._reads_before = self._shared_before = 0
         self._window_start = now()
@@ -90,6 +97,9 @@ class Meter:
             self._late_by_us.append(max(0.0, late - reply.connect_s))
         if reply.t_first_token is not None:
             self._ttfts.append(reply.t_first_token - reply.t_sent)
+        if reply.events >= BUNCHED_EVENTS:
+            bunched = reply.merged >= BUNCHED_SHARE * reply.events
+            self._bunches.append(reply.events / reply.reads if bunched else 0.0)
         period = _period(reply)
         if period is not None:
             self._periods.append(period)
@@ -157,6 +167,9 @@ class Meter:
             ttft = statistics.median(self._ttfts)
             if late > LATE_SHARE * ttft:
                 return f"requests left {_ms(late)} late (p99) with a TTFT of {_ms(ttft)}"
+        bunch = statistics.median(self._bunches) if self._bunches else 0.0
+        if bunch:
+            return f"tokens came {bunch:.0f} at a time with one time stamp: something in between buffers them"
         return None
 
     def _verdict_faster_than_life(self, lag: float | None) -> str | None:

@@ -45,8 +45,8 @@ class Unseen:
             return load, []
         self._told = True
         text = (
-            f"{units.plural(least, 'request')} of {load.in_flight} in flight unknown to the engine: waiting in "
-            "between (a proxy, a limit of connections, the engine's HTTP threads)"
+            f"{units.plural(least, 'request')} of {load.in_flight} in flight unknown to the engine: waiting "
+            "in between (a proxy, a limit of connections, the engine's HTTP threads)"
         )
         event = Event(t=load.t, event="load.unseen", text=text, source="node", severity="warn")
         return load, [event]
