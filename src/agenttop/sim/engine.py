@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from agenttop.sim import memory, presets
 from agenttop.sim.gpu import SimGpu
 from agenttop.sim.options import EngineOptions
@@ -40,7 +42,8 @@ class SimEngine:
 
     def __init__(self, host: HostPreset, model: ModelPreset, options: EngineOptions, seed: int = 0) -> None:
         self.host, self.model = host, model
-        self.options = options.checked()
+        options = options.checked()
+        options = self.options = msgspec.structs.replace(options, kv_type=options.kv_type or model.kv_type)
         self.memory = memory.plan(host, model, self.options)
         self.block_tokens = options.block_tokens
         self.context_limit_tokens = self.memory.context_tokens
@@ -127,7 +130,7 @@ class SimEngine:
 
     def gpus(self, window_s: float = 1.0) -> list[GpuReading]:
         """Its GPUs at `now`; rates and shares over about the last `window_s`, up to two minutes."""
-        return [gpu.reading(self.now, window_s) for gpu in self._gpus]
+        return [gpu.reading(window_s) for gpu in self._gpus]
 
     def _begin(self) -> bool:
         """Plans the next step; False when there is nothing to do."""

@@ -1,8 +1,8 @@
 """Three sets of field measurements, rehearsed: does the simulated engine tell the same stories?
 
 Each function runs its set in virtual time and returns the figures in the terms of the report.
-`benchmarks/bench_fidelity.py` prints both side by side, `docs/simulator.md` keeps the last table, and the tests
-hold the shapes. What the reports do not say (sizes per turn, engine settings) is chosen here, once, and said so.
+`benchmarks/bench_fidelity.py` prints both side by side, `docs/simulator.md` keeps the last table, and the
+tests hold the shapes. What the reports do not say (sizes per turn, engine settings) is chosen here, once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROTATION = Workload(
     stagger=25,
 )
 """Field notes 1: each agent grows its context to 100k tokens, then compacts; staggered starts, different
-fill rates. Sizes per turn are not reported; they are chosen so that 16 agents on the 5090 see about 17 tok/s."""
+fill rates. Sizes per turn are not reported; they are chosen so that 16 agents on the 5090 see 17 tok/s."""
 
 HUGE_PROMPT = Workload(
     name="huge-prompt",

@@ -81,6 +81,8 @@ class SimGpu:
 
     def idle(self, until: float) -> None:
         """Nothing runs up to `until`."""
+        if until - self._now < SETTLE_S:
+            return  # too short to tell from the work around it
         if self._busy:
             self._settle(self._now)
         while until - self._settled >= SETTLE_S:  # a long pause in slices that grow: it only cools
@@ -88,10 +90,11 @@ class SimGpu:
             self._settle(min(until, self._settled + slice_s))
         self._now = max(self._now, until)
 
-    def reading(self, now: float, window_s: float) -> GpuReading:
-        """The GPU at `now`, rates and shares over the last `window_s` or a little more."""
-        if now - self._settled > 0:
-            self._settle(now)
+    def reading(self, window_s: float) -> GpuReading:
+        """The GPU as last worked out, rates and shares over `window_s` or a little more before that.
+
+        A step in progress shows when it has ended, and a moment later than that at most.
+        """
         newest = oldest = self._points[-1]
         for point in reversed(self._points):
             oldest = point
