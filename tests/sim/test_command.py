@@ -202,3 +202,20 @@ def test_a_demo_that_cannot_be_is_refused_before_anything_starts(words, said, ca
 
     assert main(["demo", "--headless", "--for", "60s", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_two_that_load_at_one_port_do_not_share_it():
+    """While vLLM loads its port is bound and does not listen, which Linux lets two programs do."""
+    words, pipe = ["sim", "--model", "tiny", "--load-time", "2s", "--json"], subprocess.PIPE
+    with subprocess.Popen([*AGENTTOP, *words], stdout=pipe, stderr=pipe, env=child_environment()) as first:
+        port = json.loads(first.stdout.readline())["port"]
+        try:
+            with SimProcess.start("rtx-5090", "tiny", more=["--port", str(port)]) as second:
+                assert first.wait(20) == 1
+                assert second.running
+            said = f"agenttop: cannot listen on 127.0.0.1:{port}: another program does now\n"
+            assert first.stderr.read().decode() == said
+        except AgenttopError as refused:  # the first one was quicker, or the system does not let them
+            assert "cannot listen on" in str(refused)
+        finally:
+            first.kill()

@@ -48,11 +48,15 @@ class Door:
         return self._server is not None
 
     async def open(self) -> None:
-        """Accept connections."""
+        """Accept connections. Raises AgenttopError when somebody else has begun to listen there meanwhile."""
         if self._server is None:
             loop = asyncio.get_running_loop()
             bound = self._socket or await self._rebind()
-            self._server = await loop.create_server(self._visitor, sock=bound, backlog=_BACKLOG)
+            try:
+                bound.listen(_BACKLOG)  # here, because uvloop does not tell when it fails
+                self._server = await loop.create_server(self._visitor, sock=bound, backlog=_BACKLOG)
+            except OSError as error:
+                raise AgenttopError(self._taken) from error
             self._socket = None  # the server owns it now
 
     async def shut(self) -> None:
@@ -90,4 +94,8 @@ class Door:
                 if error.errno != errno.EADDRINUSE:
                     raise
             await asyncio.sleep(0.01)
-        raise AgenttopError(f"cannot listen on {self.address}:{self.port} again: somebody else does")
+        raise AgenttopError(self._taken)
+
+    @property
+    def _taken(self) -> str:
+        return f"cannot listen on {self.address}:{self.port}: another program does now"

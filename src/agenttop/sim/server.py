@@ -76,12 +76,14 @@ class SimServer:
         self._number = 0
         self._loaded_at = options.load_s
         self._lives = 1
+        self._failed: asyncio.Future[None]
         self._timer: asyncio.TimerHandle | None = None
         self._door_turns: asyncio.Task[None] | None = None
         self.door = Door(options.address, options.port, lambda: Visitor(self._serve, self._visitors))
 
     async def start(self) -> None:
         """Begin to serve, or to load."""
+        self._failed = asyncio.get_running_loop().create_future()
         await self._turn_door()
         self._watch_time()
 
@@ -94,6 +96,15 @@ class SimServer:
         self.door.close()
         self._hang_up()
         self.live.stop()
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot go on: whoever waits in `serve` gets the reason."""
+        if not self._failed.done():
+            self._failed.set_exception(error)
+
+    async def serve(self) -> None:
+        """Wait while it serves. Raises AgenttopError when its port has gone to another program."""
+        await self._failed
 
     def restart(self, load_s: float) -> None:
         """The engine dies: connections end, requests and cache are lost; it comes back after `load_s`."""
@@ -225,7 +236,9 @@ class SimServer:
 
     def _door_turned(self, task: asyncio.Task[None]) -> None:
         self._door_turns = None
-        task.result()
+        if (error := task.exception()) is not None:
+            self.fail(error)
+            return
         self._watch_time()
 
     def _hang_up(self) -> None:

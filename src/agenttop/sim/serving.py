@@ -26,7 +26,8 @@ def serve(
     """Serve until a signal asks to end. `announce` is called once, when the port is known and the server
     listens, or loads its model.
 
-    Raises UsageError when the model does not fit the host, AgenttopError when the port cannot be had.
+    Raises UsageError when the model does not fit the host, AgenttopError when the port cannot be had, or is
+    lost to another program while it is closed.
     """
     run_loop(_serve(host, model, engine, options, announce))
 
@@ -46,7 +47,12 @@ async def _serve(
     await server.start()
     try:
         announce(announcement(server))
-        await asked.wait()
+        ends = [asyncio.ensure_future(asked.wait()), asyncio.ensure_future(server.serve())]
+        done, left = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in left:
+            task.cancel()
+        for task in done:
+            task.result()
     finally:
         await server.stop()
 
