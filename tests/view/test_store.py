@@ -1,4 +1,4 @@
-from agenttop.model.frames import AgentSample, Bye, Event, Missing, SlotSample, Turn
+from agenttop.model.frames import AgentSample, Bye, Event, Level, Missing, SlotSample, Turn
 from agenttop.view.look import Look
 from agenttop.view.rows import Row, rows
 from agenttop.view.store import Store
@@ -175,3 +175,11 @@ def test_a_slot_figure_has_a_history() -> None:
         [slot(1.0, 2, phase="decode", decode_tok_s=4.0), slot(2.0, 2, phase="decode", decode_tok_s=6.0)]
     )
     assert store.last(f"{scenes.URL}#2", "decode_tok_s", 2) == [4.0, 6.0]
+
+
+def test_a_ramp_that_ends_early_leaves_no_level_behind() -> None:
+    store = Store()
+    store.feed([Level(t=1.0, level=0, agents=1, t_end=600.0, of=4, origin="ramp")], 2.0)
+    assert store.level is not None
+    store.feed([Event(t=3.0, event="ramp.end", text="steered by hand")], 3.0)
+    assert store.level is None

@@ -27,7 +27,15 @@ LEAD_S = 2.0
 """An agent may have been started this long before the sample that first shows it, in real time."""
 
 ENDINGS = frozenset(
-    {"run.level-end", "agents.stop-all", "agents.drain", "run.abandoned", "run.end", "session.end"}
+    {
+        "run.level-end",
+        "ramp.end",
+        "agents.stop-all",
+        "agents.drain",
+        "run.abandoned",
+        "run.end",
+        "session.end",
+    }
 )
 """Events after which a level is over, or its load is no longer there."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agenttop.analyse.compare import rows_of
+from agenttop.analyse.levels import ENDINGS
 from agenttop.analyse.material import Material
 from agenttop.analyse.points import LevelPoint, points_of
 from agenttop.analyse.row import LevelRow
@@ -48,7 +49,7 @@ class LevelBook:
                 self._material.add(frame)
             elif isinstance(frame, Event):
                 # Endings of a run bound its last level; a session has thousands of other events.
-                if frame.event.startswith(("run.", "agents.stop-all", "agents.drain")):
+                if frame.event in ENDINGS:
                     self._material.add(frame)
             elif not isinstance(frame, AgentSample):
                 self._material.add(frame)

@@ -57,6 +57,10 @@ GPU_FIGURES = ("util_fraction", "power_w")
 LOAD_FIGURES = ("decode_tok_s", "active")
 
 
+NO_LEVEL = frozenset({"ramp.end", "run.end", "run.abandoned"})
+"""Events after which the session is in no level, whatever end was planned for the last one."""
+
+
 class Store:
     """The only mutable state behind the screens."""
 
@@ -242,6 +246,8 @@ class Store:
 
     def _fold_event(self, frame: Event) -> None:
         self.events.append(frame)
+        if frame.event in NO_LEVEL:
+            self.level = None
         if frame.event == "engine.gone" and frame.subject is not None:
             self._forget_engine(frame.subject)
 
