@@ -16,8 +16,20 @@ def test_throttling_is_an_event_when_it_begins_and_when_it_ends():
         "GPU0 held down by power cap",
     )
     assert noticer.notice(gpu("power cap")) == []
-    (end,) = noticer.notice(gpu())
+    (end,) = noticer.notice(gpu(t=20.0))
     assert end.event == "gpu.throttle-end"
+
+
+def test_a_card_at_its_limit_is_one_event_and_not_one_a_second():
+    noticer = Noticer()
+    told = [
+        event.event
+        for second in range(60)
+        for event in noticer.notice(
+            gpu(*(["power cap"] if second % 3 and second < 40 else []), t=float(second))
+        )
+    ]
+    assert told == ["gpu.throttle", "gpu.throttle-end"]
 
 
 def test_clocks_that_somebody_chose_are_no_throttling():

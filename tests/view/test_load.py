@@ -171,6 +171,13 @@ def test_orphans_and_circles_are_shown_too_and_once() -> None:
     assert sorted(names) == ["a1", "a1.1", "a1.1.1", "a9.1", "x", "y", "z"]
 
 
+def test_a_sub_agent_that_has_done_its_work_leaves_at_once() -> None:
+    done = AgentSample(
+        t=9.0, agent="a1.1", parent="a1", engine=scenes.URL, profile="p", state="stopped", state_since=9.0
+    )
+    assert order([*family(("a1", None), ("a1.1", "a1")), done]) == [("a1", 0)]
+
+
 def test_in_another_order_nobody_is_indented() -> None:
     frames = family(("a1", None), ("a1.1", "a1"))
     assert {depth for _, depth in order(frames, sort="rate")} == {0}

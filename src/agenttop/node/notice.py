@@ -12,6 +12,9 @@ from agenttop.model.text import clean
 AGAIN_S = 60.0
 """What comes and goes is told this often at most."""
 
+CALM_S = 10.0
+"""What has not been seen for so long has ended."""
+
 POOL_ALMOST_FULL = 0.95
 """A unified llama.cpp pool that overflows ends every generation in it."""
 
@@ -20,7 +23,8 @@ class Noticer:
     """Feed it every frame; it returns the events that the frame gives rise to."""
 
     def __init__(self) -> None:
-        self._throttle: dict[str, frozenset[str]] = {}
+        self._throttle: dict[str, dict[str, float]] = {}
+        """Of each GPU: reason to the time at which it was last seen."""
         self._full: set[str] = set()
         self._failing: dict[str, str] = {}
         self._limited_at = -math.inf
@@ -39,23 +43,23 @@ class Noticer:
         return []
 
     def _gpu(self, gpu: GpuSample) -> list[Event]:
+        """A card at its limit is held down and let go several times a minute: one begin, and an end once it
+        has been left alone for a while."""
         if gpu.throttle is None:
             return []
         now = frozenset(gpu.throttle) - HARMLESS_THROTTLE
-        before = self._throttle.get(gpu.gpu, frozenset())
-        self._throttle[gpu.gpu] = now
+        held = self._throttle.setdefault(gpu.gpu, {})
         events = []
-        for reason in sorted(now - before):
+        for reason in sorted(now - held.keys()):
             severity = "warn" if reason == "power cap" else "bad"
             text = f"{_gpu_name(gpu)} held down by {reason}"
+            events.append(_gpu_event(gpu, "gpu.throttle", text, severity))
+        held |= dict.fromkeys(now, gpu.t)
+        for reason in sorted(reason for reason, seen in held.items() if gpu.t - seen >= CALM_S):
+            del held[reason]
             events.append(
-                Event(
-                    t=gpu.t, event="gpu.throttle", text=text, source="gpu", severity=severity, subject=gpu.gpu
-                )
+                _gpu_event(gpu, "gpu.throttle-end", f"{_gpu_name(gpu)} no longer held down by {reason}")
             )
-        for reason in sorted(before - now):
-            text = f"{_gpu_name(gpu)} no longer held down by {reason}"
-            events.append(Event(t=gpu.t, event="gpu.throttle-end", text=text, source="gpu", subject=gpu.gpu))
         return events
 
     def _pool(self, engine: EngineSample) -> list[Event]:
@@ -114,6 +118,10 @@ class Noticer:
                 )
             ]
         return []
+
+
+def _gpu_event(gpu: GpuSample, name: str, text: str, severity: str = "info") -> Event:
+    return Event(t=gpu.t, event=name, text=text, source="gpu", severity=severity, subject=gpu.gpu)
 
 
 def _gpu_name(gpu: GpuSample) -> str:

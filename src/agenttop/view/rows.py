@@ -87,8 +87,7 @@ def rows(store: Store, look: Look) -> list[Row]:
     agents = {
         agent.agent: agent
         for agent in store.agents.values()
-        if (url is None or agent.engine == url)
-        and not (agent.state == "stopped" and store.now - agent.state_since > STOPPED_S * store.pace)
+        if (url is None or agent.engine == url) and not (agent.state == "stopped" and _has_left(store, agent))
     }
     slots: list[SlotSample] = []
     if engine is not None and engine.state not in SILENT_STATES:
@@ -107,6 +106,11 @@ def rows(store: Store, look: Look) -> list[Row]:
     ]
     joined += [Row(f"slot:{slot.slot}", slot, None) for slot in free]
     return _sorted(joined, look.sort)
+
+
+def _has_left(store: Store, agent: AgentSample) -> bool:
+    """A stopped agent stays in sight for a while; a sub-agent that has done its work leaves at once."""
+    return agent.parent is not None or store.now - agent.state_since > STOPPED_S * store.pace
 
 
 def _families(agents: Mapping[str, AgentSample], *, by_parent: bool) -> list[tuple[AgentSample, int]]:

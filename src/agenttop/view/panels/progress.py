@@ -28,7 +28,8 @@ def progress(store: Store, row: Row, width: int) -> Line:
     if agent.state == "children":
         at_work = agent.children
         told = "waits for sub-agents" if at_work is None else f"{at_work} at work"
-        return [(cut(f"{told}, {units.seconds(since)}", width), "label")]
+        lasting = f"{told}, {units.seconds(since)}"
+        return [(lasting if len(lasting) <= width else cut(told, width), "label")]
     if agent.state_until is not None and agent.state_until > agent.state_since:
         whole = agent.state_until - agent.state_since
         left = max(0.0, agent.state_until - store.now)
