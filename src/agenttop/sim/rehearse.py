@@ -17,7 +17,7 @@ from statistics import mean, median
 import msgspec
 
 from agenttop.model.frames import Turn
-from agenttop.sim.engine import Emission, EngineState, SimEngine, SimRequest
+from agenttop.sim.engine import Emission, EngineState, RejectedError, SimEngine, SimRequest
 from agenttop.sim.options import EngineOptions
 from agenttop.sim.presets import HostPreset, ModelPreset
 from agenttop.sim.workload import Workload
@@ -26,6 +26,8 @@ LOOK_S = 1.0
 """How often the pool, the queue and the GPUs are looked at."""
 GOLDEN = 0.6180339887
 """Multiples of the golden ratio, taken modulo 1, lie evenly for any number of them."""
+RETRY_S = 1.0
+"""Pause of an agent whose turn failed; its conversation starts over."""
 COMPACT_PROMPT = 100
 """Tokens of the request to summarise."""
 
@@ -179,8 +181,11 @@ class _Level:
 
     def _send(self, agent: _Agent) -> None:
         request = agent.next(self.engine.block_tokens)
-        self.engine.submit(request)
         self.flying[request.id] = (agent, self.engine.now)
+        try:
+            self.engine.submit(request)
+        except RejectedError as refused:
+            self._ended(Emission(request.id, self.engine.now, "error", 0, 0, refused.kind, refused.message))
 
     def _hear(self, emission: Emission) -> None:
         if emission.kind == "first":
@@ -209,7 +214,7 @@ class _Level:
             cached_tokens=emission.cached_tokens,
             output_tokens=emission.tokens,
             finish_reason=emission.reason,
-            error_kind="stream-error" if failed else None,
+            error_kind=None if not failed else "context" if emission.reason == "context" else "stream-error",
             error=emission.message,
         )
         if emission.t >= self.warm_s and kind != "prime":
@@ -217,7 +222,7 @@ class _Level:
             self.failures += failed
         if failed:
             agent.forget()
-        pause = 1.0 if failed else agent.done(emission.tokens)
+        pause = RETRY_S if failed else agent.done(emission.tokens)
         if not self.workload.rounds:
             heapq.heappush(self.wakes, (emission.t + pause, agent.number))
             return
@@ -251,7 +256,12 @@ def rehearse(
     seed: int = 0,
     warm_s: float = 0.0,
 ) -> Rehearsed:
-    """One level of `agents` over `seconds` of simulated time, the first `warm_s` of which do not count."""
+    """One level of `agents` over `seconds` of simulated time, the first `warm_s` of which do not count.
+
+    Raises ValueError when less than two seconds are left to be looked at.
+    """
+    if seconds - warm_s < 2 * LOOK_S:
+        raise ValueError(f"a level of {seconds} s with {warm_s} s of warm-up leaves nothing to look at")
     level = _Level(SimEngine(host, model, options, seed), agents, workload, seed, warm_s)
     level.run(seconds)
     return _summary(level, agents)
