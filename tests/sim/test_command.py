@@ -215,7 +215,8 @@ def test_two_that_load_at_one_port_do_not_share_it():
                 assert second.running
             said = f"agenttop: cannot listen on 127.0.0.1:{port}: another program does now\n"
             assert first.stderr.read().decode() == said
-        except AgenttopError as refused:  # the first one was quicker, or the system does not let them
-            assert "cannot listen on" in str(refused)
+        except AgenttopError as refused:
+            if "cannot listen on" not in str(refused):  # the first one was quicker, or it is not Linux
+                raise
         finally:
             first.kill()

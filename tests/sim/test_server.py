@@ -223,7 +223,7 @@ FAULTS = [
     ("5xx", "http-5xx"),
     ("4xx", "http-4xx"),
     ("context", "context"),
-    ("restart=1s", "cut"),
+    ("restart=20s", "restarted"),
 ]
 
 

@@ -59,11 +59,21 @@ class Door:
                 raise AgenttopError(self._taken) from error
             self._socket = None  # the server owns it now
 
-    async def shut(self) -> None:
-        """Refuse connections; those that stand are not touched."""
+    @property
+    def is_kept(self) -> bool:
+        """Whether the port is ours: always, but for a moment after `slam`."""
+        return self._server is not None or self._socket is not None
+
+    def slam(self) -> None:
+        """Refuse connections from this moment on; `shut` must follow, to keep the port."""
         if self._server is not None:
             self._server.close()
             self._server = None
+
+    async def shut(self) -> None:
+        """Refuse connections; those that stand are not touched."""
+        self.slam()
+        if self._socket is None:
             self._socket = await self._rebind()
 
     def close(self) -> None:

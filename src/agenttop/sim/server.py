@@ -109,6 +109,8 @@ class SimServer:
     def restart(self, load_s: float) -> None:
         """The engine dies: connections end, requests and cache are lost; it comes back after `load_s`."""
         self._loaded_at = self.live.now + load_s
+        if load_s > 0 and self.wire.refuses_while_loading:
+            self.door.slam()  # before the connections go: a client that looks at once finds nobody
         self._hang_up()
         self._lives += 1
         seed = self._options.seed + self._lives - 1
@@ -217,7 +219,8 @@ class SimServer:
         if times:
             wait = (min(times) - now) / self._options.speedup
             self._timer = asyncio.get_running_loop().call_later(max(0.001, wait), self._watch_time)
-        if self._door_turns is None and self.door.is_open != self._wants_open():
+        as_wanted = self.door.is_kept and self.door.is_open == self._wants_open()
+        if self._door_turns is None and not as_wanted:
             self._door_turns = asyncio.ensure_future(self._turn_door())
             self._door_turns.add_done_callback(self._door_turned)
 
