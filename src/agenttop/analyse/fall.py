@@ -15,8 +15,10 @@ from agenttop.model import units
 DROP = 0.05
 """Throughput this far below the best level."""
 
-STANDARD_ERRORS = 3.0
-"""A drop counts from so many of its standard errors on."""
+STANDARD_ERRORS = 3.5
+ALONE = 4.5
+"""A drop counts from so many of its standard errors on; from more where only the last level shows it. Noise
+is itself an estimate, and a drop is looked for at every level: hence more than the usual two or three."""
 
 HITS_LOST = 0.10
 """Loss of prefix hits, as a share of all prompt tokens, against the best smaller level."""
@@ -61,8 +63,9 @@ def drop_index(levels: Sequence[Pooled], noise: Noise) -> tuple[int, float] | No
         drop = 1 - value / top
         size = noise.of_levels[index]
         error = math.hypot(size * value / math.sqrt(count), noise.typical * top / math.sqrt(alike))
-        if drop > DROP and error > 0 and (top - value) / error > STANDARD_ERRORS:
-            strongest.append(((top - value) / error, index, drop))
+        strength = (top - value) / error if error > 0 else 0.0
+        if drop > DROP and strength > (STANDARD_ERRORS if count > 1 else ALONE):
+            strongest.append((strength, index, drop))
     if not strongest:
         return None
     most = max(strength for strength, _, _ in strongest)
