@@ -207,3 +207,10 @@ def test_already_past_the_knee_at_one_agent_is_confirmed_and_done():
     bench = Bench(lambda _agents: 40.0, most=16)
     bench.run()
     assert bench.report.knee.already_past or bench.report.knee.agents == 1
+
+
+def test_levels_that_scatter_too_much_for_a_knee_are_measured_again():
+    search = search_with(Belief(noise=0.2), [1, 2, 4, 8], most=8)
+    assert [search.next(3000.0).agents, search.next(3000.0).purpose] == [8, "confirm"]
+    quiet = search_with(Belief(noise=0.02), [1, 2, 4, 8], most=8)
+    assert isinstance(quiet.next(3000.0), Done)

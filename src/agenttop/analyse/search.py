@@ -6,7 +6,8 @@ Order of a search, as far as its budget goes
 2. refine: levels a quarter to either side of the knee, until it has such neighbours.
 3. verify: halve the gap between the last level before the cliff and the first past it.
 4. refine the capacity at the SLO: bisect between the last level that holds it and the first that does not.
-5. confirm: the levels round the knee once more, with new agents, since one measurement is none.
+5. confirm: the levels round the knee once more, with new agents, since one measurement is none. Where no knee
+   is known and levels scatter too much to tell, all levels once more, the highest first.
 
 The climb gives way to refining when what is left of the budget is only enough for that.
 """
@@ -25,6 +26,9 @@ REFINE_SHARE = 0.25
 
 CAPACITY_SHARE = 0.1
 """The same for the capacity at an SLO, where a level passes or does not."""
+
+NOISY = 0.08
+"""Levels that scatter by more than this say little about a knee."""
 
 BEYOND_SHARE = 0.25
 """How far beyond a predicted cliff its verification looks."""
@@ -90,6 +94,9 @@ class Belief:
     """The lowest level beyond `holds` that does not hold it."""
     fits: int | None = None
     """Agents that fit by arithmetic: into the KV pool, by the contexts seen so far, or the slots."""
+
+    noise: float | None = None
+    """Scatter of a level from one repetition to the next, as a share; None where it cannot be told."""
 
     @property
     def bend(self) -> int | None:
@@ -225,9 +232,14 @@ class Search:
         knee = self.belief.bend
         times = Counter(level.agents for level in self.measured)
         done = sum(level.purpose == "confirm" for level in self.measured)
-        if knee is None or done >= MOST_CONFIRMED:
+        if done >= MOST_CONFIRMED:
             return []
         levels = sorted(self._seen)
+        if knee is None:
+            noisy = self.belief.noise is not None and self.belief.noise > NOISY and len(levels) > 2
+            again = [agents for agents in reversed(levels) if times[agents] < 2 and agents <= self._highest]
+            why = "levels scatter, and are measured once more"
+            return [Step(agents, "confirm", why) for agents in again[: MOST_CONFIRMED - done] if noisy]
         at = levels.index(knee) if knee in levels else 0
         near = levels[max(0, at - 1) : at + 2]
         once = [agents for agents in near if times[agents] < 2][: MOST_CONFIRMED - done]
@@ -269,6 +281,7 @@ def believed(report: KneeReport | None) -> Belief:
         holds=holds,
         breaks=breaks,
         fits=predicted.agents if predicted is not None else None,
+        noise=report.noise_fraction if report.noise_from in ("requests", "repetitions") else None,
     )
 
 

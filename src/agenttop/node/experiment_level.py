@@ -150,10 +150,11 @@ def _judged(row: LevelRow, state: Progress, spent_s: float) -> str:
 
 
 def _late(row: LevelRow | None, state: Progress, spent_s: float) -> str:
-    why = state.waits_for
-    if row is not None:
-        why = row.why_invalid or (row.why_steady if row.steady == "unsteady" else None) or why
-    return f"no steady state within {units.seconds(spent_s)}: {why}"
+    if row is not None and row.valid and row.steady != "unsteady":
+        lacks = state.waits_for or row.why_steady
+        return f"not judged steady within {units.seconds(spent_s)}: it still lacked {lacks}"
+    why = (row.why_invalid or row.why_steady) if row is not None else None
+    return f"no steady state within {units.seconds(spent_s)}: {why or state.waits_for}"
 
 
 def _cut(row: LevelRow | None, state: Progress) -> tuple[str, str]:
