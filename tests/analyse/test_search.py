@@ -91,10 +91,10 @@ def test_it_climbs_by_doubling_and_never_beyond_the_most():
     assert not done.cut_short
 
 
-@pytest.mark.parametrize("planted", [3, 6, 8, 12, 20])
-def test_a_planted_knee_is_found_within_one_level_in_nine_of_ten_seeds(planted):
+def test_a_planted_knee_is_found_within_one_level_in_nine_of_ten_seeds():
     hits = 0
     for seed in range(10):
+        planted = (3, 6, 8, 12, 20)[seed % 5]
         bench = Bench(flat_from(planted), noise=0.03, seed=seed)
         bench.run()
         found = bench.report.knee.agents
