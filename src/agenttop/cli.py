@@ -31,6 +31,7 @@ COMMANDS = {
     "once": ("once", "one look at host, GPUs and engines, as text or JSON"),
     "doctor": ("doctor", "what agenttop can see here, what it cannot, and why"),
     "profile": ("profile", "list, show, check or import agent profiles"),
+    "calibrate": ("calibrate", "how much load this machine can make before the client is the limit"),
     "sim": ("sim", "a simulated engine: real HTTP, figures from a model of a host"),
     "node": ("node", "the part that samples and records, on stdin and stdout"),
 }

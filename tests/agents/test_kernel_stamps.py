@@ -27,7 +27,7 @@ async def stream(stamps: bool, busy_s: float = 0.0) -> tuple[Reply, list[float]]
             await asyncio.sleep(0.02)
             sent.append(time.monotonic())
             wire.writer.write(s.token(text))  # goes out at once
-            time.sleep(busy_s)  # noqa: ASYNC251 - the loop that shall be late is this one
+            time.sleep(busy_s)  # the loop that shall be late is this one
         await asyncio.sleep(0.02)  # a read has one stamp, that of its last segment
         await wire.send(s.finish(), s.DONE, s.END)
 
@@ -79,7 +79,7 @@ async def test_a_wall_clock_that_is_set_does_not_move_tokens(monkeypatch: pytest
 
 
 @linux
-async def test_without_stamps_from_the_kernel_those_of_the_client_serve(
+async def test_without_the_kernels_stamps_those_of_the_client_serve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sockets, "_SO_TIMESTAMPNS_NEW", 9999)
