@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import msgspec
@@ -9,8 +10,10 @@ import pytest
 
 from agenttop.agents.conversation import Conversation, Message
 from agenttop.agents.plan import AgentPlan
+from agenttop.agents.prefix import Prefixes, schemas
 from agenttop.agents.profile import load, scale
 from agenttop.agents.ratio import Parts, TokenRatio
+from agenttop.agents.settings import child_profile
 from agenttop.agents.text import TextSource
 from tests.agents.profiles import profile
 
@@ -218,3 +221,84 @@ def test_the_ratio_settles_and_survives_nonsense() -> None:
     for _ in range(20):
         ratio.learn(Parts(chars=10, messages=1), 10**9)
     assert 0 < ratio.tokens_per_char <= 4
+
+
+# What conversations begin with, and how they are shortened
+
+
+def test_shared_texts_are_the_same_in_every_driver_and_unlike_any_other_session() -> None:
+    swarm = load("swarm")
+
+    def prepared(salt: str, learnt: int) -> Prefixes:
+        ratio = TokenRatio()
+        ratio.learn(Parts(chars=4000), 1300)  # the sample that every driver has counted
+        prefixes = Prefixes(salt, ratio)
+        prefixes.prepare(swarm)
+        for _ in range(learnt):  # what happens later differs between drivers
+            ratio.learn(Parts(chars=3000, messages=1), 1500)
+        return prefixes
+
+    one, other = prepared("s", 0), prepared("s", 5)
+    for context in (swarm.context, child_profile(swarm).context):
+        made = [
+            each.of(context, TextSource("s", number)) for each in (one, other) for number in (1, 2, "3.1")
+        ]
+        assert len({(prefix.system, prefix.document) for prefix in made}) == 1
+    parents, children = swarm.context, child_profile(swarm).context
+    assert one.of(parents, TextSource("s", 1)).system != one.of(children, TextSource("s", 1)).system
+    assert (
+        prepared("t", 0).of(parents, TextSource("t", 1)).system[:20]
+        != one.of(parents, TextSource("s", 1)).system[:20]
+    )
+
+
+@pytest.mark.parametrize("chars", [200, 1500, 5000, 60_000])
+def test_schemas_have_the_wanted_size_and_are_plain_json(chars: int) -> None:
+    made = schemas(TextSource("a b/ü", 3), chars)
+    assert abs(made.chars - max(chars, 500)) <= 520
+    tools = msgspec.json.decode(made.json)
+    names = [tool["function"]["name"] for tool in tools]
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
+    assert len(set(names)) == len(names)
+    assert "\\" not in bytes(made.json).decode()
+    assert made.names[0] != schemas(TextSource("a b/ü", 4), chars).names[0]
+
+
+@pytest.mark.parametrize("biggest", [40, 400, 4000])
+def test_truncation_leaves_the_newest_within_the_target(biggest: int) -> None:
+    conversation = started(limit=9000, to_fraction=0.3, system=200, first=300)
+    for number in range(12):
+        turn(conversation, biggest if number == 9 else 60, 40)
+    system, last = conversation.messages[0].content, conversation.messages[-1].content
+    conversation.truncate()
+    assert conversation.messages[0].content == system
+    assert conversation.messages[-1].content == last
+    assert conversation.messages[1].role == "user"
+    assert all(message.content for message in conversation.messages)
+    assert count(conversation.messages) <= conversation.target * 1.03
+    assert count(conversation.messages) > conversation.target * 0.5 or biggest == 40
+    roles = [message.role for message in conversation.messages[1:]]
+    assert roles == ["user", "assistant"] * (len(roles) // 2)
+    turn(conversation, 60, 40)
+
+
+def test_a_reply_larger_than_the_target_survives_a_truncation_behind_a_user() -> None:
+    conversation = started(limit=2000, to_fraction=0.3)
+    turn(conversation, 60, 1500)
+    conversation.truncate()
+    assert [message.role for message in conversation.messages] == ["system", "user", "assistant"]
+    assert conversation.messages[1].content
+
+
+def test_lines_are_planted_where_they_shall_stand_and_a_question_comes_last() -> None:
+    conversation = started(limit=50_000, first=9000)
+    plain = started(limit=50_000, first=9000)
+    plain.ask(9000)
+    lines = [(0.15, "the code of amber is 123456789"), (0.85, "the code of cedar is 987654321")]
+    conversation.ask(9000, planted=lines, question="What is the code of amber?")
+    text = conversation.messages[1].content
+    assert len(text) == len(plain.messages[1].content)
+    assert text.endswith("\nWhat is the code of amber?")
+    for depth, line in lines:
+        assert f"\n{line}\n" in text
+        assert text.index(line) / len(text) == pytest.approx(depth, abs=0.01)

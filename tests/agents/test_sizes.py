@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ Call one with <tool_call>{"name": ..., "arguments": ...}</tool_call><|im_end|>
 {% endif %}
 {%- for message in messages %}{% if message.role in ('user', 'assistant') %}<|im_start|>{{ message.role }}
 {{ message.content }}{% if message.tool_calls %}{% for call in message.tool_calls %}
-<tool_call>{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}</tool_call>
+<tool_call>{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
 {%- endfor %}{% endif %}<|im_end|>
 {% elif message.role == 'tool' %}<|im_start|>user
 <tool_response>{{ message.content }}</tool_response><|im_end|>
@@ -58,7 +60,7 @@ def agreed(d: DriverProcess, turns: int, after: int = 3) -> list[Turn]:
 def growth(turns: list[Turn]) -> list[tuple[int, int]]:
     """What each turn added: planned, and as the engine counted."""
     found = []
-    for before, turn in zip(turns, turns[1:], strict=False):
+    for before, turn in pairwise(turns):
         if turn.compacted_from_tokens is None:
             held = before.prompt_tokens + before.output_tokens
             found.append((turn.planned_prompt_tokens - held, turn.prompt_tokens - held))
