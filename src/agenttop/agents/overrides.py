@@ -38,7 +38,8 @@ def set_notes(overrides: Mapping[str, str]) -> list[str]:
     """What the user has set, in words, for the plan of a load."""
     if not overrides:
         return []
-    return ["set by hand: " + ", ".join(f"{path} = {value}" for path, value in overrides.items())]
+    chosen = ", ".join(f"{path} = {value}" for path, value in overrides.items())
+    return [f"set by hand: {clean(chosen, 1000)}"]
 
 
 def apply(data: dict[str, Any], overrides: Mapping[str, str], check: Check) -> list[tuple[str, str]]:
