@@ -69,6 +69,28 @@ def test_compare_as_a_table_is_plain_text_with_the_reasons_below(ramp: Path, cap
     assert "\x1b" not in out
 
 
+def test_compare_fits_120_columns_and_says_what_follows(tmp_path: Path, capsys: Capture) -> None:
+    paths_of = []
+    for host, rate in (
+        ("a-host-with-a-long-name.example.org", 50.0),
+        ("another-host-with-a-long-name", 25.0),
+    ):
+        path = tmp_path / f"a-long-name-of-a-recording-on-{host}.agenttop"
+        frames = session_frames([(1, 60), (4, 60)], rate=rate)
+        paths_of.append(record(path, frames, first=session(host=host)))
+    _, out, _ = said(capsys, "compare", *paths_of)
+    assert max(map(len, out.splitlines())) <= 120
+    tables = out.split("\n\n")
+    assert tables[0].count("…") == 8
+    assert tables[1].splitlines()[0].split()[:3] == ["file", "agents", "KV"]
+    assert "not known of any level: again, preempt, limit" in tables[1]
+    words = tables[2].replace("\n  ", " ")
+    assert "another-host-with-a-long-name against a-host-with-a-long-name.example.org with 4 agents" in words
+    assert "-50 % decode per agent" in words or "2.0 times less decode per agent" in words
+    _, out, _ = said(capsys, "compare", *paths_of, "--format", "json")
+    assert any("against" in line for line in json.loads(out)["story"])
+
+
 def test_compare_as_markdown_and_csv(ramp: Path, capsys: Capture) -> None:
     _, out, _ = said(capsys, "compare", ramp, "--format", "markdown")
     assert out.splitlines()[1].startswith("| --- | --- | ---: |")
@@ -141,7 +163,7 @@ def test_all_tables_as_csv_go_into_a_folder(ramp: Path, tmp_path: Path, capsys: 
     code, out, err = said(capsys, "export", ramp, "--to", "csv", "--out", folder)
     assert (code, out, err) == (0, "", f"wrote 14 tables into {folder}{os.sep}\n")
     kinds = {path.stem for path in folder.iterdir()}
-    assert kinds == {kind_of(kind) for kind in FRAME_TYPES} - {"bye"}
+    assert kinds == {kind_of(kind) for kind in FRAME_TYPES} - {"bye", "finding"}
     with (folder / "plan.csv").open() as file:
         (plan,) = csv.DictReader(file)
     assert json.loads(plan["settings"]) == {"context": {"limit": 100_000}}

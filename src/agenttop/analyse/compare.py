@@ -110,7 +110,8 @@ def _row(
     )
     if span.window_s <= 0:
         return row, None
-    hosts = within(material.hosts, span.steady, span.end)
+    # The machine that simulates says nothing about the one that is simulated.
+    hosts = [] if row.simulated else within(material.hosts, span.steady, span.end)
     gpus = within(material.gpus, span.steady, span.end)
     figures = measures.rates(span, turns, per_event)
     figures |= measures.latencies(span, turns)

@@ -231,7 +231,7 @@ def _lacks(seen: Seen) -> list[str]:
         "GPU memory utilisation": seen.mem_util,
         "the engine's queue": seen.waiting_share,
         "the KV pool": seen.kv_active,
-        "CPU use": seen.cpu,
+        "CPU use": 0.0 if seen.simulated else seen.cpu,
     }
     lacking = [name for name, value in wanted.items() if value is None]
     if seen.util is not None and seen.util >= FULL:
@@ -241,8 +241,9 @@ def _lacks(seen: Seen) -> list[str]:
 
 
 def _at_ease(seen: Seen) -> str:
+    cpu = "" if seen.cpu is None else f", CPU {units.percent(seen.cpu)}"
     return (
         f"GPU busy {units.percent(seen.util)}, its memory {units.percent(seen.mem_util)}, KV pool"
-        f" {units.percent(seen.kv_active)} full at most, CPU {units.percent(seen.cpu)}, requests waited in"
+        f" {units.percent(seen.kv_active)} full at most{cpu}, requests waited in"
         f" {units.percent(seen.waiting_share)} of the samples"
     )

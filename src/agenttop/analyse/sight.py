@@ -24,6 +24,8 @@ class Seen:
     """What was seen of a level. None is what no series tells."""
 
     agents: int
+    simulated: bool = False
+    """Nothing is known of the simulated host's own CPU and RAM."""
     decode_tok_s: float | None = None
     prefill_tok_s: float | None = None
     wait_s: float | None = None
@@ -79,6 +81,7 @@ def look(
     swapped = [sample.swap_in_bytes_s for sample in hosts if sample.swap_in_bytes_s is not None]
     return Seen(
         agents=row.agents,
+        simulated=row.simulated,
         decode_tok_s=row.decode_tok_s,
         prefill_tok_s=row.prefill_tok_s,
         wait_s=row.wait_s_p50,

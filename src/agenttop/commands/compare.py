@@ -29,6 +29,9 @@ LEFT = 2
 WIDTH = 120
 """A table is no wider: names are shortened, and what no level knows is left out and named below."""
 
+GAP = 2
+"""Spaces between columns."""
+
 SHORTEST = 10
 """Names are not shortened below this."""
 
@@ -52,10 +55,10 @@ NAMES: Columns = (
 
 SPEEDS: Columns = (
     ("tok/s/agent", lambda row: units.rate(row["decode_tok_s_per_agent_p50"])),
-    ("decode tok/s", lambda row: units.rate(row["decode_tok_s"])),
-    ("prefill tok/s", lambda row: units.rate(row["prefill_tok_s"])),
-    ("TTFT p50", lambda row: units.seconds(row["ttft_s_p50"])),
-    ("wait p50", lambda row: units.seconds(row["wait_s_p50"])),
+    ("decode t/s", lambda row: units.rate(row["decode_tok_s"])),
+    ("prefill t/s", lambda row: units.rate(row["prefill_tok_s"])),
+    ("TTFT", lambda row: units.seconds(row["ttft_s_p50"])),
+    ("wait", lambda row: units.seconds(row["wait_s_p50"])),
     ("turns", lambda row: units.count(row["turns"])),
     ("/min", lambda row: units.rate(row["completions_per_min"])),
     ("valid", lambda row: "yes" if row["valid"] else "no"),
@@ -68,14 +71,14 @@ CAUSES: Columns = (
     ("compact", lambda row: units.count(row["compactions"])),
     ("took", lambda row: units.seconds(row["compaction_s_p50"])),
     ("again", lambda row: units.count(row["compaction_prefill_tokens_p50"])),
-    ("preempt/min", lambda row: units.rate(row["preemptions_per_min"])),
+    ("preempt", lambda row: units.rate(row["preemptions_per_min"])),
     ("stalls", lambda row: units.count(row["stalls"])),
     ("retries", lambda row: units.count(row["retries"])),
     ("failed", _failed),
     ("throttled", lambda row: units.percent(row["gpu_throttled_fraction"])),
     ("window", lambda row: units.seconds(row["window_s"])),
     ("steady", lambda row: row["steady"] or units.MISSING),
-    ("limit", lambda row: row["bottleneck"] or units.MISSING),
+    ("limit", lambda row: (row["bottleneck"] or units.MISSING).removesuffix(" is saturated")),
 )
 
 COLUMNS: Columns = (
@@ -143,45 +146,51 @@ def render(rows: Rows, form: str, probes: Sequence[ProbeRow] = ()) -> str:
         return "no levels\n" + below
     parts = [
         _table(rows, (*NAMES, *SPEEDS)) + _remarks(rows, "not valid: "),
-        _table(rows, (*NAMES, *CAUSES)),
+        _table(rows, (NAMES[0], NAMES[2], *CAUSES), 1),
         _words(rows),
     ]
     return "\n".join(part for part in parts if part) + below
 
 
-def _table(rows: Rows, columns: Columns) -> str:
+def _table(rows: Rows, columns: Columns, left: int = LEFT) -> str:
     """The columns as a table of at most `WIDTH`; below it in words what no level knows.
 
-    The two columns of names share what the others leave.
+    The first `left` columns are names and share what the others leave.
     """
     from agenttop.commands import cells
 
     shown = [(name, [printable(show(row)) for row in rows]) for name, show in columns]
-    unknown = [name for name, values in shown[len(NAMES) :] if set(values) == {units.MISSING}]
+    unknown = [name for name, values in shown[left + 1 :] if set(values) == {units.MISSING}]
     shown = [(name, values) for name, values in shown if name not in unknown]
-    needs = [max(len(name), *map(len, values)) for name, values in shown[:LEFT]]
+    needs = [_wide(shown[index : index + 1]) for index in range(left)]
     for rare in RARE:
-        if _wide(shown) + sum(needs) + 2 > WIDTH:
+        if _wide(shown) > WIDTH:
             shown = [(n, v) for n, v in shown if n != rare or not set(v) <= {"0", "0 %", units.MISSING}]
-    left = WIDTH - _wide(shown) - 2
-    rooms = [max(SHORTEST, min(need, max(left // 2, left - sum(needs) + need))) for need in needs]
-    shown[:LEFT] = [
-        (name, [_shortened(value, room) for value in values])
-        for (name, values), room in zip(shown, rooms, strict=False)
+    room = WIDTH - _wide(shown[left:])
+    rooms = [max(SHORTEST, min(need, max(room // left, room - sum(needs) + need)) - GAP) for need in needs]
+    shown[:left] = [
+        (name, _shortened(values, most)) for (name, values), most in zip(shown, rooms, strict=False)
     ]
     table = [list(cells_of) for cells_of in zip(*(values for _, values in shown), strict=True)]
-    text = cells.aligned([name for name, _ in shown], table, LEFT)
+    text = cells.aligned([name for name, _ in shown], table, left)
     return text + (f"not known of any level: {', '.join(unknown)}\n" if unknown else "")
 
 
 def _wide(shown: Sequence[tuple[str, list[str]]]) -> int:
-    """Width of all columns but the names, with the gaps."""
-    return sum(max(len(name), *map(len, values)) + 2 for name, values in shown[LEFT:])
+    """Width of columns, each with the gap beside it."""
+    return sum(max(len(name), *map(len, values)) + GAP for name, values in shown)
 
 
-def _shortened(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
+def _shortened(values: Sequence[str], most: int) -> list[str]:
+    """Names of at most `most` characters: without their middle, or from where they differ."""
+    long = [value for value in values if len(value) > most]
+    same = next((i for i, letters in enumerate(zip(*long, strict=False)) if len(set(letters)) > 1), 0)
+    middle = [value if len(value) <= most else _without_middle(value, most) for value in values]
+    ends = [value if len(value) <= most else f"…{value[same:]}"[:most] for value in values]
+    return max(middle, ends, key=lambda short: len(set(short)))
+
+
+def _without_middle(text: str, most: int) -> str:
     end = (most - 1) // 2
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
