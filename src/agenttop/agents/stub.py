@@ -72,14 +72,20 @@ class Stream:
     __slots__ = ("arrived", "connection", "left", "named", "number", "prompt_tokens", "stamps", "tokens")
 
     def __init__(
-        self, connection: Connection, number: int, tokens: int, prompt_tokens: int, named: bool
+        self,
+        connection: Connection,
+        number: int,
+        tokens: int,
+        prompt_tokens: int,
+        arrived: int,
+        named: bool,
     ) -> None:
         self.connection = connection
         self.number = number
         self.left = self.tokens = tokens
         self.prompt_tokens = prompt_tokens
         self.named = named
-        self.arrived = now_ns()
+        self.arrived = arrived
         self.stamps = array("Q")
 
 
@@ -97,6 +103,8 @@ class Stub:
         self._log: list[Stream] = []
         self._due: list[tuple[int, int]] = []
         """Spread mode: (time, number of the stream)."""
+        self._asked: list[tuple[Connection, bytes, bytes, int]] = []
+        """Requests that have been read: connection, head, body, time of arrival."""
         self._tick = 0
         self._counter = 0
 
@@ -108,6 +116,10 @@ class Stub:
                     self._accept()
                 else:
                     self._read(key.data)
+            # Answered once all are read: when a request arrived must not depend on those before it.
+            asked, self._asked = self._asked, []
+            for request in asked:
+                self._answer(*request)
             if self._streams:
                 self._pump()
 
@@ -129,11 +141,12 @@ class Stub:
 
     def _read(self, connection: Connection) -> None:
         try:
-            data = connection.sock.recv(1 << 20)
+            data = connection.sock.recv(1 << 18)
         except BlockingIOError:
             return
         except OSError:
             data = b""
+        now = now_ns()
         if not data:
             self._close(connection)
             return
@@ -147,13 +160,13 @@ class Stub:
             return
         body = bytes(connection.buffer[head_end + 4 : head_end + 4 + length])
         del connection.buffer[: head_end + 4 + length]
-        self._answer(connection, head, body)
+        self._asked.append((connection, head, body, now))
 
-    def _answer(self, connection: Connection, head: bytes, body: bytes) -> None:
+    def _answer(self, connection: Connection, head: bytes, body: bytes, arrived: int) -> None:
         line = head.split(b" ", 2)
         method, path = line[0], line[1] if len(line) > 1 else b""
         if path == b"/v1/chat/completions":
-            self._start(connection, body, _OWN.search(head) is not None)
+            self._start(connection, body, arrived, _OWN.search(head) is not None)
         elif (method, path) == (b"GET", b"/v1/models"):
             self._plain(connection, 200, b'{"object":"list","data":[{"id":"stub","object":"model"}]}')
         elif (method, path) == (b"GET", b"/log"):
@@ -175,10 +188,10 @@ class Stub:
             connection.sock.sendall(head.encode() + body)
         connection.sock.setblocking(False)
 
-    def _start(self, connection: Connection, body: bytes, named: bool) -> None:
+    def _start(self, connection: Connection, body: bytes, arrived: int, named: bool) -> None:
         tokens = int(found[1]) if (found := _MAX_TOKENS.search(body)) else 16
         self._counter += 1
-        stream = Stream(connection, self._counter, tokens, len(body) // 4, named)
+        stream = Stream(connection, self._counter, tokens, len(body) // 4, arrived, named)
         self._log.append(stream)
         if not self._streams:
             self._tick = now_ns() + self._period()
