@@ -118,5 +118,23 @@ def test_two_files_of_one_host_are_told_apart_by_model_or_name():
     assert any(line.startswith("box with big against box with Qwen3.5-9B") for line in story(rows))
 
 
+def test_files_of_one_host_without_a_common_level_are_one_curve():
+    rows = [
+        level(
+            "2x4090", n, 20, 6.4, prefill, file=f"{n}-slots", model=quant, wait_s_p50=wait,
+            completions_per_min=done, bottleneck="prefill budget", bottleneck_evidence="proof",
+        )
+        for n, quant, prefill, wait, done in (
+            (3, "Q8", 1481, 112, 1.54), (5, "Q6", 1582, 168, 1.63), (9, "Q4", 1572, 330, 1.52)
+        )
+    ]  # fmt: skip
+    told = story(rows)
+    assert told[0].startswith("they ran different models (Q4, Q6, Q8)")
+    assert told[1].startswith(
+        "2x4090, all files together: 5 agents are the soft ceiling: from 3 to 9 the total stays the same"
+    )
+    assert "one prefill budget of about 1.5k tok/s" in told[2]
+
+
 def test_nothing_is_said_of_nothing():
     assert story([]) == []

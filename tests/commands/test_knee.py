@@ -121,6 +121,17 @@ def test_several_recordings_are_told_one_after_the_other(climb: Path, capsys: Ca
     assert [report["file"] for report in json.loads(out)["reports"]] == [str(climb)] * 2
 
 
+def test_recordings_may_be_taken_as_one_curve(tmp_path: Path, capsys: Capture) -> None:
+    paths = [
+        record(tmp_path / f"{agents}.agenttop", session_frames([(agents, 60)], rate=60 / agents))
+        for agents in (1, 2, 4)
+    ]
+    code, out, _ = said(capsys, "knee", *paths, "--together", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert [(step["start"], step["end"]) for step in told["steps"]] == [(1, 2), (2, 4)]
+
+
 def test_without_a_name_it_takes_the_newest_recording(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,9 @@ def story(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     lines: list[str] = []
     if len(series) > 1:
         lines += _differing(series)
+        joined = _joined(series)
+        if joined is not None:
+            return [*lines, *_each(joined, measure=None)]
         shared = _shared(series)
         if not shared:
             lines.append(
@@ -187,23 +190,37 @@ def _times(ratio: float) -> str:
     return f"{ratio:.1f} times the" if ratio >= 2 else f"{1 / ratio:.1f} times less"
 
 
-def _each(one: Series) -> list[str]:
+def _joined(series: Sequence[Series]) -> Series | None:
+    """Recordings of one host and profile that share no level, e.g. one per number of slots: one curve."""
+    hosts = {row.host for one in series for row in one.rows}
+    profiles = {one.profile for one in series}
+    tested = [row.agents for one in series for row in one.rows]
+    if len(hosts) > 1 or len(profiles) > 1 or len(set(tested)) < len(tested):
+        return None
+    return Series(
+        name=f"{next(iter(hosts))}, all files together",
+        model=None,
+        profile=series[0].profile,
+        points=sorted((point for one in series for point in one.points), key=lambda point: point.agents),
+        all_points=[point for one in series for point in one.all_points],
+        rows=[row for one in series for row in one.rows],
+    )
+
+
+def _each(one: Series, *, measure: str | None = "decode_tok_s") -> list[str]:
     """Where one recording ends: knee and cliff, when it becomes too slow, and what binds."""
     if not one.points:
         return [f"{one.name}: no level can be judged"]
     lines = []
     if len(one.points) > 1:
-        report = analyse(one.all_points, draws=0, measure=_measure(one))
+        known = measure is None or any(point.decode_tok_s for point in one.points)
+        report = analyse(one.all_points, draws=0, measure=measure if known else None)
         sentence = report.sentence[0].lower() + report.sentence[1:].rstrip(".")
         lines.append(f"{one.name}: {_still(one)}{sentence}")
     parts = [*_slow(one), *_budget(one), *_bound(one)]
     if parts:
         lines.append(f"{one.name}: {'; '.join(parts)}")
     return lines
-
-
-def _measure(one: Series) -> str:
-    return "decode_tok_s" if any(point.decode_tok_s for point in one.points) else "completions_per_min"
 
 
 def _still(one: Series) -> str:
@@ -245,12 +262,18 @@ def _budget(one: Series) -> list[str]:
     more, waits = last.agents / first.agents, last.wait_s / first.wait_s
     if max(rates) > min(rates) * (1 + CONSTANT) or waits < 1 + (more - 1) / 2:
         return []
-    if not any(row.bottleneck == "prefill budget" for row in one.rows if row.valid):
+    if not any("prefill budget" in (row.bottleneck, *_also(row)) for row in one.rows if row.valid):
         return []
     return [
         f"one prefill budget of about {units.rate(sum(rates) / len(rates))} tok/s, which {first.agents} to"
         f" {last.agents} agents divide and do not multiply: the wait grows {waits:.1f} times"
     ]
+
+
+def _also(row: LevelRow) -> list[str]:
+    """Limits that lie behind the first one of a level."""
+    parts = (row.bottleneck_evidence or "").split("; also ")[1:]
+    return [part.partition(":")[0] for part in parts]
 
 
 def _bound(one: Series) -> list[str]:

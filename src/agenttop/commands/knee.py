@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slo", metavar="TEXT", help="what users are promised, e.g. 'decode>=20,ttft<=10s@95%%'"
     )
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="take the levels of all recordings as one curve, e.g. one recording per number of slots",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--no-chart", action="store_true", help="leave out the chart")
 
@@ -50,6 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         named = [(arguments.table, _of_table(arguments.table))]
     else:
         named = [(name, _of_recording(name)) for name in files or [_newest()]]
+        if arguments.together:
+            named = [("all together", [point for _, points in named for point in points])]
     return _print(named, slo, arguments)
 
 
