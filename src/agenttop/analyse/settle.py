@@ -51,6 +51,8 @@ class Progress:
     """Why it will never be judged: nothing but failures, or the client is the limit."""
     halted_by: str | None = None
     """failures or client, with `hopeless`."""
+    since: float | None = None
+    """When the stage it is in began: warm, else all agents running; None while some have not started."""
 
 
 def progress(agents: int, now: float, loads: Sequence[LoadSample], turns: Sequence[Turn]) -> Progress:
@@ -64,16 +66,16 @@ def progress(agents: int, now: float, loads: Sequence[LoadSample], turns: Sequen
         return Progress(False, f"{active} of {units.plural(agents, 'agent')} started")
     begun = warm_since(full, turns, agents)
     if begun is None:
-        return Progress(False, "not every agent has had its first answer")
+        return Progress(False, "not every agent has had its first answer", since=full)
     done = [turn for turn in turns if is_full(turn) and turn.t_sent is not None and turn.t_sent >= begun]
     each = Counter(turn.agent for turn in done)
     fewest = min(each.values(), default=0) if len(each) >= agents else 0
     inside = [load for load in loads if load.t >= begun]
     limit = _client(inside, now - begun)
     if limit is not None:
-        return Progress(False, limit, len(done), fewest, limit, "client")
+        return Progress(False, limit, len(done), fewest, limit, "client", begun)
     waits = _waits_for(agents, now - begun, len(done), len(each), fewest, inside)
-    return Progress(not waits, waits, len(done), fewest)
+    return Progress(not waits, waits, len(done), fewest, since=begun)
 
 
 def warm_since(full: float, turns: Sequence[Turn], agents: int) -> float | None:

@@ -86,9 +86,9 @@ class Director:
         return self._rate
 
     @property
-    def alive(self) -> int:
-        """Agents that shall live and have not ended by themselves."""
-        return len(self._names)
+    def last_start(self) -> float:
+        """Session time of the last start that has been ordered; it may lie ahead."""
+        return self._last_start
 
     @property
     def plan(self) -> Plan | None:

@@ -39,6 +39,8 @@ class LevelBook:
     def __init__(self, session: Session) -> None:
         self._material = Material(session)
         self._arrivals_bytes = 0
+        self._stripped = 0
+        """Turns at the beginning that have lost their arrivals."""
         self.over: list[Over] = []
 
     def take(self, frames: list[Frame]) -> None:
@@ -71,6 +73,7 @@ class LevelBook:
             duration=kept.duration,
         )
         self._arrivals_bytes = sum(len(turn.arrivals or b"") for turn in self._material.turns)
+        self._stripped = 0
 
     def turns(self, start: float) -> list[Turn]:
         """Those that ended since `start`."""
@@ -119,15 +122,15 @@ class LevelBook:
 
     def _bound(self) -> None:
         turns = self._material.turns
-        if len(turns) > MOST_TURNS:
-            del turns[: len(turns) - MOST_TURNS]
-        at = 0
-        while self._arrivals_bytes > MOST_ARRIVALS_BYTES and at < len(turns):
-            turn = turns[at]
-            if turn.arrivals:
-                self._arrivals_bytes -= len(turn.arrivals)
-                turns[at] = msgspec.structs.replace(turn, arrivals=None)
-            at += 1
+        if (surplus := len(turns) - MOST_TURNS) > 0:
+            self._arrivals_bytes -= sum(len(turn.arrivals or b"") for turn in turns[:surplus])
+            del turns[:surplus]
+            self._stripped = max(0, self._stripped - surplus)
+        while self._arrivals_bytes > MOST_ARRIVALS_BYTES and self._stripped < len(turns):
+            turn = turns[self._stripped]
+            self._arrivals_bytes -= len(turn.arrivals or b"")
+            turns[self._stripped] = msgspec.structs.replace(turn, arrivals=None)
+            self._stripped += 1
 
 
 def _since(frames: list, start: float) -> list:  # type: ignore[type-arg]

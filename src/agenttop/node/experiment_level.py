@@ -41,7 +41,7 @@ class LevelOrder:
     seconds: float | None = None
     """It lasts exactly this long; None: until it can be judged."""
     at_most_s: float = 600.0
-    """The longest it may take to be judged, counted from when all its agents run."""
+    """The longest it may take to get warm once all its agents run, and then again to be judged."""
     until: float = float("inf")
     """Session time at which the run as a whole has to end."""
     fill_s: float | None = None
@@ -110,20 +110,18 @@ class LevelRunner:
 
     async def _settle(self, level: Level, order: LevelOrder) -> tuple[str, str]:
         """Wait until the level can be judged, or never will be. Returns how it ended, and why in words."""
-        full: float | None = None
         next_row = 0.0
         while True:
             await asyncio.sleep(max(LEAST_LOOK_S, LOOK_S / self._director.rate))
             now = self._now()
-            loads = self._book.loads(level.t)
-            state = progress(order.agents, now, loads, self._book.turns(level.t))
-            if full is None and any(load.active >= order.agents for load in loads):
-                full = now
+            state = progress(order.agents, now, self._book.loads(level.t), self._book.turns(level.t))
             if state.halted_by is not None:
                 return state.halted_by, state.waits_for
             if now >= order.until:
                 return _cut(self._book.row(now), state)
-            spent = now - (full if full is not None else level.t + (order.fill_s or 0.0))
+            spent = now - (
+                state.since if state.since is not None else max(level.t, self._director.last_start)
+            )
             late = spent >= order.at_most_s
             if (state.ready or late) and now >= next_row:
                 next_row = now + JUDGE_SHARE * (now - level.t)
