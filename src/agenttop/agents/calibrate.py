@@ -152,18 +152,18 @@ class Round:
     """What one round showed."""
 
     def __init__(self, driver: DriverProcess, log: list[dict[str, Any]], planned: float) -> None:
-        self._turns = [frame for frame in driver.frames if isinstance(frame, Turn)]
+        self.turns = [frame for frame in driver.frames if isinstance(frame, Turn)]
         self.loads = [frame for frame in driver.frames if isinstance(frame, LoadSample)]
         self._log = {f"stub-{row['number']}": row for row in log}
         self._origin, self._planned = driver.origin, planned
-        failed = [turn.error for turn in self._turns if turn.error_kind]
-        if failed or not self._turns:
-            raise CalibrationError(f"{len(failed)} of {len(self._turns)} requests failed: {failed[:1]}")
+        failed = [turn.error for turn in self.turns if turn.error_kind]
+        if failed or not self.turns:
+            raise CalibrationError(f"{len(failed)} of {len(self.turns)} requests failed: {failed[:1]}")
 
     def errors(self) -> list[float]:
         """Of all time stamps after the first second, in seconds, sorted."""
         found: list[float] = []
-        for turn in self._turns:
+        for turn in self.turns:
             assert turn.arrivals is not None
             assert turn.t_sent is not None
             stamps = self._log[turn.finish_reason or ""]["stamps"]
@@ -186,15 +186,15 @@ class Round:
 
     def cold(self) -> tuple[float, float]:
         """Seconds after the planned moment at which the first and the last request reached the stub."""
-        rows = [self._log[turn.finish_reason or ""] for turn in self._turns]
+        rows = [self._log[turn.finish_reason or ""] for turn in self.turns]
         arrived = sorted(row["arrived"] / 1e9 - self._origin - self._planned for row in rows)
         return arrived[0], arrived[-1]
 
     def full_speed(self) -> tuple[float, float]:
         """Tokens per second over the middle, and CPU seconds per million tokens."""
-        first = min(turn.t_first_token or 0.0 for turn in self._turns)
-        last = max(turn.t_last_token or 0.0 for turn in self._turns)
-        tokens = sum(turn.events or 0 for turn in self._turns)
+        first = min(turn.t_first_token or 0.0 for turn in self.turns)
+        last = max(turn.t_last_token or 0.0 for turn in self.turns)
+        tokens = sum(turn.events or 0 for turn in self.turns)
         inside = [sample for sample in self.loads if first < sample.t <= last + 1]
         cpu = sum((sample.cpu_fraction or 0.0) * (sample.window_s or 0.0) for sample in inside)
         return tokens / (last - first), cpu / tokens * 1e6
