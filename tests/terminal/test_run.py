@@ -21,8 +21,8 @@ def test_a_headless_run_shows_its_progress_and_ends_with_a_table(terminal, llama
     assert terminal.exit_code() == 0
     printed = terminal.printed()
     assert "2/2 agents" not in printed, "the bar is gone"
-    levels = [line.split() for line in printed.splitlines() if re.match(r"\S+\.agenttop +", line)]
-    assert len(levels) == 2
+    levels = re.findall(r"^20\d\d\S* +\S+ +(\d+) ", printed, re.MULTILINE)
+    assert levels == ["1", "2"] * 2, "what came of each level, and why"
     with Recording(recording_named(printed)) as recording:
         assert recording.finished
     terminal.until_nothing_runs()
