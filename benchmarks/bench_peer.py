@@ -4,7 +4,7 @@
     python benchmarks/bench_peer.py --aiperf peer/bin/aiperf [--streams 16,256] [--rate 50] [--seconds 8]
 
 For each number of streams, in turn: agenttop, then AIPerf. The stub says when it received a request and when
-it sent each event; AIPerf's raw records say when its own client saw each event. Compared are the errors of time
+it sent each event; AIPerf's raw records say when its client saw it. Compared are the errors of time
 stamps, the time to first token and the time between tokens that the tool reports beside the true ones, the
 spread of the start, and the CPU time of all its processes. AIPerf needs a tokenizer folder before the first
 request: a tiny one is written. CPU includes the start of the tool, which is measured by a run of two tokens

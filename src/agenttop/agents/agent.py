@@ -92,8 +92,8 @@ class Agent:
         self._habit = Habit(load.rate, load.habit)
         self._attempt = 0
         """How often the step in hand has been sent."""
-        self._stalled_in = ""
-        """The state it was in before it stalled."""
+        self._stalled_in, self._moved_last = "", 0.0
+        """The state it was in before it stalled, and when it last moved."""
         self.state = "waiting"
         self._since = self._now()
         self._until: float | None = at
@@ -168,12 +168,11 @@ class Agent:
         self._rate.note(reply, now)
         if self._halting:
             return
-        allowed = self._habit.allowed_s(reply, self._sizes.expected, now)
         if self.state == "stalled":
-            if now - reply.t_moved <= allowed:
+            if reply.t_moved > self._moved_last:
                 self._enter(self._stalled_in)
-        elif now - reply.t_moved > allowed:
-            self._stalled_in = self.state
+        elif now - reply.t_moved > self._habit.allowed_s(reply, self._sizes.expected, now):
+            self._stalled_in, self._moved_last = self.state, reply.t_moved
             self._enter("stalled")
 
     def sample(self) -> AgentSample:

@@ -1,0 +1,114 @@
+"""How long silence may last before it is shown as a stall: against what was usual before."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenttop.agents import silence
+from agenttop.agents.reply import Reply
+from agenttop.agents.silence import Habit
+
+
+def whole(ttft: float, gaps: list[float], prompt: int = 1000) -> Reply:
+    """A reply that has ended well."""
+    from agenttop.wire.openai import Usage
+
+    reply = Reply()
+    reply.t_sent = 0.0
+    reply.usage = Usage(prompt_tokens=prompt, completion_tokens=len(gaps) + 1)
+    at = reply.t_first_token = ttft
+    reply.arrivals.append(int(at * 1e6))
+    for gap in gaps:
+        at += gap
+        reply.arrivals.append(int(at * 1e6))
+    reply.t_last_token = at
+    return reply
+
+
+def waiting(sent: float = 0.0) -> Reply:
+    reply = Reply()
+    reply.t_sent = reply.t_progress = reply.t_any_byte = sent
+    return reply
+
+
+def decoding(last: float) -> Reply:
+    reply = waiting()
+    reply.t_first_token, reply.t_last_token = 1.0, last
+    return reply
+
+
+def test_without_a_past_patience_is_long() -> None:
+    habit = Habit()
+    assert habit.allowed_s(waiting(), 1000, 1.0) == silence.FIRST_UNKNOWN_S
+    assert habit.allowed_s(decoding(2.0), 1000, 3.0) == silence.NEXT_UNKNOWN_S
+
+
+def test_the_first_token_is_waited_for_by_the_size_of_the_prompt() -> None:
+    habit = Habit()
+    habit.ended(whole(ttft=5.0, gaps=[0.02] * 10, prompt=1000))
+    assert habit.allowed_s(waiting(), 1000, 1.0) == pytest.approx(4 * 5.0)
+    assert habit.allowed_s(waiting(), 8000, 1.0) == pytest.approx(4 * 5.0 * 8)
+    assert habit.allowed_s(waiting(), 10, 1.0) == pytest.approx(4 * 5.0)  # a small one may queue as long
+    habit.ended(whole(ttft=0.1, gaps=[0.02]))
+    assert habit.allowed_s(waiting(), 1000, 1.0) == pytest.approx(4 * 5.0)
+
+
+def test_between_tokens_the_longest_gap_before_counts() -> None:
+    habit = Habit()
+    habit.ended(whole(ttft=0.1, gaps=[0.02, 0.9, 0.02]))
+    assert habit.allowed_s(decoding(2.0), None, 3.0) == pytest.approx(9.0)
+    quick = Habit()
+    quick.ended(whole(ttft=0.1, gaps=[0.02] * 50))
+    assert quick.allowed_s(decoding(2.0), None, 3.0) == silence.NEXT_FLOOR_S
+
+
+def test_a_keep_alive_lengthens_patience_and_stale_ones_do_not() -> None:
+    habit = Habit()
+    habit.ended(whole(ttft=0.1, gaps=[0.3] * 5))
+    reply = decoding(last=10.0)
+    assert habit.allowed_s(reply, None, 14.0) == pytest.approx(3.0)
+    reply.t_any_byte = 13.0
+    assert habit.allowed_s(reply, None, 14.0) == pytest.approx(9.0)
+    assert habit.allowed_s(reply, None, 17.0) == pytest.approx(3.0)
+
+
+def test_an_agent_without_a_past_goes_by_the_others() -> None:
+    shared = Habit()
+    old, new = Habit(shared=shared), Habit(shared=shared)
+    old.ended(whole(ttft=6.0, gaps=[0.5]))
+    assert new.allowed_s(waiting(), 1000, 1.0) == pytest.approx(24.0)
+    assert new.allowed_s(decoding(2.0), None, 3.0) == pytest.approx(5.0)
+    new.ended(whole(ttft=3.0, gaps=[0.1]))
+    assert new.allowed_s(waiting(), 1000, 1.0) == pytest.approx(12.0)
+
+
+def test_failures_are_no_habit() -> None:
+    habit = Habit()
+    reply = whole(ttft=100.0, gaps=[50.0])
+    reply.fail("stall", "x")
+    habit.ended(reply)
+    assert habit.allowed_s(waiting(), 1000, 1.0) == silence.FIRST_UNKNOWN_S
+
+
+def test_faster_than_life_no_shorter_than_a_real_second() -> None:
+    habit = Habit(rate=100.0)
+    habit.ended(whole(ttft=0.1, gaps=[0.02] * 5))
+    assert habit.allowed_s(decoding(2.0), None, 3.0) == 100.0
+
+
+def test_progress_that_is_no_token_is_life() -> None:
+    from agenttop.wire.openai import read_chunk
+
+    reply = waiting()
+    progress = b'{"choices":[{"delta":{}}],"prompt_progress":{"total":100,"cache":0,"processed":%d}}'
+    reply.take(read_chunk(progress % 10), 5.0)
+    assert reply.t_moved == 5.0
+    reply.take(read_chunk(progress % 10), 6.0)  # the same again is none
+    assert reply.t_moved == 5.0
+    reply.take(read_chunk(progress % 20), 7.0)
+    assert reply.t_moved == 7.0
+    # a parser that holds text back, while the count goes on
+    usage = b'{"choices":[{"delta":{"content":""}}],"usage":{"completion_tokens":%d}}'
+    reply.take(read_chunk(usage % 1), 8.0)
+    reply.take(read_chunk(usage % 2), 9.0)
+    assert (reply.t_moved, reply.t_first_token) == (9.0, None)
