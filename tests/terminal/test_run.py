@@ -21,8 +21,7 @@ def test_a_headless_run_shows_its_progress_and_ends_with_a_table(terminal, llama
     assert terminal.exit_code() == 0
     printed = terminal.printed()
     assert "2/2 agents" not in printed, "the bar is gone"
-    levels = re.findall(r"^20\d\d\S* +\S+ +(\d+) ", printed, re.MULTILINE)
-    assert levels == ["1", "2"] * 2, "what came of each level, and why"
+    assert len(re.findall(r"^20\d\d\S* +.* (?:yes|no)$", printed, re.MULTILINE)) == 2
     with Recording(recording_named(printed)) as recording:
         assert recording.finished
     terminal.until_nothing_runs()
