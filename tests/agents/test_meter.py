@@ -106,3 +106,26 @@ async def test_a_blocked_loop_is_noticed() -> None:
     assert readings.loop_lag_p99_s > 0.25
     assert "loop was" in (readings.client_limited or "")
     assert "with 10.0 ms between tokens" in (readings.client_limited or "")
+
+
+def test_a_stream_that_something_buffers_is_told() -> None:
+    clock = Clock()
+    meter = Meter(clock)
+    meter.ended(reply(0, 0.1, 0.9, 200, reads=200), 0.0, True)
+    clock.now = 1.0
+    assert meter.read([]).client_limited is None
+    for _ in range(3):
+        meter.ended(reply(0, 0.1, 0.9, 200, reads=5, shared=5), 0.0, True)
+    clock.now = 2.0
+    told = meter.read([]).client_limited
+    assert told == "tokens came 40 at a time with one time stamp: something in between buffers them"
+
+
+def test_a_few_tokens_at_a_time_are_an_engines_way() -> None:
+    """Speculative decoding sends the tokens of a step together."""
+    clock = Clock()
+    meter = Meter(clock)
+    for _ in range(3):
+        meter.ended(reply(0, 0.1, 0.9, 200, reads=40, shared=40), 0.0, True)
+    clock.now = 1.0
+    assert meter.read([]).client_limited is None

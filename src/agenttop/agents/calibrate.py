@@ -49,6 +49,12 @@ SETTLE_S = 1.0
 """Left out at the start of a round."""
 
 FULL_STREAMS = 64
+FULL_TOKENS = 8000
+"""Each, at full speed."""
+
+START_S = 1.5
+START_EACH_S = 0.002
+"""Time for the driver, and for each agent, to get ready before the moment all requests are due."""
 
 
 class CalibrationError(AgenttopError):
@@ -237,7 +243,7 @@ def play(
                 kernel_stamps=kernel_stamps,
             )
         )
-        planned = time.monotonic() - driver.origin + 1.5 + streams * 0.002
+        planned = time.monotonic() - driver.origin + START_S + streams * START_EACH_S
         agents = (LaunchAgent(agent=f"a{n}", number=n, at=planned) for n in range(1, streams + 1))
         driver.send(*agents)
         driver.wait(lambda: driver.turns >= streams, timeout_s)
@@ -308,7 +314,7 @@ def calibrate(
         by_kernel = any(sample.stamps == "kernel" for sample in stamped.loads)
         told(f"{FULL_STREAMS} agents as fast as it goes")
         stub.set(0)
-        full = play(stub, FULL_STREAMS, 8000).full_speed()
+        full = play(stub, FULL_STREAMS, FULL_TOKENS).full_speed()
     finally:
         stub.close()
     first, last = usual.cold()
