@@ -100,9 +100,16 @@ def test_one_prefill_budget_makes_five_the_soft_ceiling():
     assert report.measure == "completions_per_min"
     assert (report.knee.agents, report.knee.soft_ceiling, report.cliff.agents) == (5, True, None)
     assert report.sentence == (
-        "5 agents are the soft ceiling: from 3 to 9 the total stays the same while the wait grows 2.9 times;"
+        "5 agents are the soft ceiling: from 3 to 9 the total hardly moves while the wait grows 2.9 times;"
         " no cliff up to 9."
     )
+
+
+def test_a_small_gain_between_few_levels_of_several_agents_is_one_budget_too():
+    report = analyse(line_of({3: 4.6, 5: 5.4, 9: 5.4}))
+    assert (report.knee.agents, report.knee.soft_ceiling) == (5, True)
+    growing = analyse(line_of({4: 150, 8: 210, 16: 260}))
+    assert (growing.knee.agents, growing.knee.soft_ceiling) == (None, False)
 
 
 def test_experts_reach_a_floor_and_a_scattered_total_is_no_cliff():

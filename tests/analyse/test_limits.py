@@ -37,6 +37,7 @@ AT_EASE = Seen(
     swapped_in=0.0,
 )
 SMALLER = dataclasses.replace(AT_EASE, agents=4, decode_tok_s=380.0, wait_s=3.0)
+GROWING = dataclasses.replace(SMALLER, decode_tok_s=210.0)
 
 
 def test_nothing_is_saturated_only_with_all_series_at_ease():
@@ -85,12 +86,11 @@ def test_what_lies_behind_the_first_limit_is_told_too():
 def test_a_busy_gpu_alone_proves_neither_compute_nor_ease():
     busy = dataclasses.replace(AT_EASE, util=1.0, mem_util=0.4)
     assert bottleneck(busy).name is None
-    grows = dataclasses.replace(SMALLER, decode_tok_s=210.0)
-    assert bottleneck(busy, [grows]).name is None
+    assert bottleneck(busy, [GROWING]).name is None
 
 
 def test_prefill_is_not_blamed_where_decoding_takes_the_time():
-    assert bottleneck(dataclasses.replace(AT_EASE, wait_s=9.0), [SMALLER]).name == NOTHING
+    assert bottleneck(dataclasses.replace(AT_EASE, wait_s=9.0), [GROWING]).name == NOTHING
 
 
 def test_a_level_alone_shows_the_prefill_budget_by_requests_that_wait_together():
@@ -100,6 +100,32 @@ def test_a_level_alone_shows_the_prefill_budget_by_requests_that_wait_together()
     assert "4.2 requests at a time wait for it" in limit.evidence
     one = dataclasses.replace(alone, agents=1, prefilling=0.9)
     assert bottleneck(one).name != "prefill budget"
+
+
+def test_prompts_alone_can_take_an_engine_that_is_never_idle():
+    """The first token comes soon, and then each reply waits behind the prompts of the others."""
+    heavy = dataclasses.replace(
+        AT_EASE, decode_tok_s=5.0, prefill_tok_s=1500.0, in_flight=2.9, idle_share=0.0
+    )
+    limit = bottleneck(heavy)
+    assert limit.name == "prefill budget"
+    assert (
+        "300 prompt tokens are computed for each one of output; 2.9 requests at a time share"
+        in limit.evidence
+    )
+    for changes in ({"idle_share": 0.4}, {"idle_share": None}, {"in_flight": 1.0}, {"decode_tok_s": 50.0}):
+        assert bottleneck(dataclasses.replace(heavy, **changes)).name != "prefill budget"
+
+
+def test_gpus_that_may_take_turns_are_not_called_idle():
+    halves = dataclasses.replace(AT_EASE, util=0.5, util_together=1.0)
+    assert bottleneck(halves).name is None
+    assert bottleneck(dataclasses.replace(halves, util_together=0.6)).name == NOTHING
+
+
+def test_a_total_that_no_longer_grows_is_never_called_at_ease():
+    limit = bottleneck(AT_EASE, [dataclasses.replace(SMALLER, decode_tok_s=390.0)])
+    assert (limit.name, limit.evidence[:40]) == (None, "cannot be told: no series is full; each ")
 
 
 def test_the_series_of_a_session_lead_to_the_verdict_of_its_row():

@@ -131,7 +131,7 @@ def test_files_of_one_host_without_a_common_level_are_one_curve():
     told = story(rows)
     assert told[0].startswith("they ran different models (Q4, Q6, Q8)")
     assert told[1].startswith(
-        "2x4090, all files together: 5 agents are the soft ceiling: from 3 to 9 the total stays the same"
+        "2x4090, all files together: 5 agents are the soft ceiling: from 3 to 9 the total hardly moves"
     )
     assert "one prefill budget of about 1.5k tok/s" in told[2]
 

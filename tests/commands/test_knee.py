@@ -52,7 +52,7 @@ def test_a_published_table_leads_to_its_authors_conclusion(tmp_path: Path, capsy
     code, out, err = said(capsys, "knee", "--table", path)
     assert code == 0
     assert err == "agenttop: columns not used: quant\n"
-    assert out.startswith("5 agents are the soft ceiling: from 3 to 9 the total stays the same")
+    assert out.startswith("5 agents are the soft ceiling: from 3 to 9 the total hardly moves")
     assert "while the wait grows 2.9 times" in out
     assert "soft ceiling: 5 agents" in out  # of the chart
     assert "1.63" in out

@@ -125,6 +125,8 @@ def knee(
         why = f"{_gain(gains)}; a knee begins below {units.percent(KNEE_SHARE)}"
         return Knee(second_opinion=_opinion(opinion, None, before), why=why), gains
     here = before[found.index].agents
+    if _one_budget(before, found) and (ceiling := _ceiling(levels)) > 0:
+        return _shared(levels, ceiling, _opinion(opinion, ceiling, before)), gains
     if drop is None:
         doubt = None
         if found.strength < STRENGTH:
@@ -134,8 +136,6 @@ def knee(
         if doubt:
             why = f"{_gain(gains)}: it looks like a knee at {here}, but {doubt}"
             return Knee(unconfirmed=here, second_opinion=_opinion(opinion, None, before), why=why), gains
-    if found.index == 0 and here > 1 and (ceiling := _ceiling(levels)) > 0:
-        return _shared(levels, ceiling, _opinion(opinion, ceiling, before)), gains
     low, high = _interval(levels, len(before), noise, seed, found.index, draws)
     made = Knee(
         agents=here,
@@ -175,6 +175,15 @@ def _gain(gains: Sequence[Step]) -> str:
     return f"from {last.start} to {last.end} an agent more brings {_share(last)} of the first one's share"
 
 
+def _one_budget(levels: Sequence[Pooled], found: Place) -> bool:
+    """Whether levels that begin with several agents share one total: agents added bring next to nothing."""
+    few, many = levels[0], levels[-1]
+    if few.agents == 1 or len(levels) < 3 or found.strength < STRENGTH:
+        return False
+    each = (many.value / few.value - 1) / (many.agents / few.agents - 1)
+    return found.index == 0 or each < KNEE_SHARE / 2
+
+
 def _ceiling(levels: Sequence[Pooled]) -> int:
     """Index of the fewest agents with all of the total."""
     best = max(level.value for level in levels)
@@ -191,7 +200,7 @@ def _shared(levels: Sequence[Pooled], ceiling: int, opinion: SecondOpinion) -> K
         high=levels[ceiling + 1].agents - 1 if ceiling + 1 < len(levels) else levels[ceiling].agents,
         second_opinion=opinion,
         soft_ceiling=True,
-        why=f"from {levels[0].agents} to {levels[-1].agents} agents the total stays within"
+        why=f"from {levels[0].agents} to {levels[-1].agents} agents the total moves by only"
         f" {units.percent(moved)}: they share one budget; {levels[ceiling].agents} are the fewest that have"
         f" {units.percent(FULL_SHARE)} of it",
     )

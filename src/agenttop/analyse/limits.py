@@ -35,11 +35,24 @@ CLIENT_SHARE = 0.1
 WAITING_SHARE = 0.5
 """Agents that spend more than this share of their requests before the first token wait for prefill."""
 
+PROMPT_HEAVY = 100
+"""With more prompt tokens than this for each one of output an engine spends most of its time on prompts: a
+step that decodes takes as long as one that computes some dozens of prompt tokens."""
+
+SEVERAL = 1.5
+"""With so many requests at a time, on average, some wait for others."""
+
+IDLE_SHARE = 0.05
+
 CONSTANT_SHARE = 0.15
 """Totals that differ by less are the same total."""
 
 GROWN = 1.25
 """A level with this many times the agents, or the wait, is a larger one."""
+
+TURNS = (0.9, 1.1)
+"""Several GPUs whose utilisations add up to this may take turns, as with layers split between them: then
+none looks busy and all are."""
 
 MEAGRE = 0.5
 """An agent added that brings less than this share of what those before it had marks a limit near."""
@@ -69,6 +82,9 @@ def bottleneck(seen: Seen, before: Sequence[Seen] = ()) -> Limit:
         (name, evidence), *others = proven
         also = "".join(f"; also {other}: {why}" for other, why in others[:2])
         return Limit(name, evidence + also)
+    gain = _gained(seen, smaller)
+    if gain is not None and gain < MEAGRE:
+        return Limit(None, f"cannot be told: no series is full{_gain(seen, smaller)}")
     lacks = _lacks(seen)
     if lacks:
         return Limit(None, f"cannot be told without {', '.join(lacks)}")
@@ -122,11 +138,15 @@ def _slots(seen: Seen, smaller: Sequence[Seen]) -> str | None:
 
 
 def _prefill(seen: Seen, smaller: Sequence[Seen]) -> str | None:
-    if seen.prefill_share is None or seen.prefill_tok_s is None or seen.agents < 2:
+    if seen.prefill_share is None or not seen.prefill_tok_s or seen.agents < 2:
         return None
     share = f"{units.percent(seen.prefill_share)} of the agents' request time is spent before the first token"
-    if seen.prefill_share <= WAITING_SHARE:
+    per_output = seen.prefill_tok_s / seen.decode_tok_s if seen.decode_tok_s else 0.0
+    mostly = f"{per_output:.0f} prompt tokens are computed for each one of output"
+    if seen.prefill_share <= WAITING_SHARE and per_output < PROMPT_HEAVY:
         return None
+    proof = share if seen.prefill_share > WAITING_SHARE else mostly
+    rate = units.rate(seen.prefill_tok_s)
     for other in smaller:
         if not (other.prefill_tok_s and other.wait_s and seen.wait_s):
             continue
@@ -134,12 +154,15 @@ def _prefill(seen: Seen, smaller: Sequence[Seen]) -> str | None:
         if constant and seen.wait_s >= GROWN * other.wait_s:
             was = f"{units.rate(other.prefill_tok_s)} with {units.plural(other.agents, 'agent')}"
             grown = f"{units.seconds(other.wait_s)} to {units.seconds(seen.wait_s)}"
-            now = units.rate(seen.prefill_tok_s)
-            return f"prefill stays at {now} tok/s ({was}) while the wait grows from {grown}; {share}"
-    # Without a smaller level: several agents that all wait for the first token share one budget.
-    if (seen.prefilling or 0.0) >= 1.5:
-        rate = units.rate(seen.prefill_tok_s)
+            return f"prefill stays at {rate} tok/s ({was}) while the wait grows from {grown}; {proof}"
+    # Without a smaller level: several requests that all wait for prefill share one budget.
+    if seen.prefill_share > WAITING_SHARE and (seen.prefilling or 0.0) >= SEVERAL:
         return f"{share}; {seen.prefilling:.1f} requests at a time wait for it at {rate} tok/s"
+    never_idle = seen.idle_share is not None and seen.idle_share < IDLE_SHARE
+    if per_output >= PROMPT_HEAVY and (seen.in_flight or 0.0) >= SEVERAL and never_idle:
+        return (
+            f"{mostly}; {seen.in_flight:.1f} requests at a time share {rate} tok/s, the engine is never idle"
+        )
     return None
 
 
@@ -237,6 +260,8 @@ def _lacks(seen: Seen) -> list[str]:
     if seen.util is not None and seen.util >= FULL:
         # Busy all the time by the driver's count: how near to what it can do, only other levels tell.
         lacking.append("a smaller level to compare with, since the GPU is never idle")
+    elif seen.util is not None and seen.util < ROOMY and TURNS[0] <= (seen.util_together or 0) <= TURNS[1]:
+        lacking.append("knowing whether the GPUs work at the same time or take turns")
     return lacking
 
 

@@ -47,7 +47,7 @@ def _of_knee(knee: Knee, points: Sequence[LevelPoint], judged: Sequence[int]) ->
         if first.wait_s and last.wait_s and last.wait_s > GROWN * first.wait_s:
             grown = f" while the wait grows {last.wait_s / first.wait_s:.1f} times"
         levels = f"{judged[0]} to {judged[-1]}"
-        return f"{_agents(knee.agents)} are the soft ceiling: from {levels} the total stays the same{grown}"
+        return f"{_agents(knee.agents)} are the soft ceiling: from {levels} the total hardly moves{grown}"
     if knee.already_past:
         return (
             f"already past the knee at {_agents(knee.agents)}: from there on an agent more adds less than a"

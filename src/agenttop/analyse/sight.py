@@ -43,9 +43,15 @@ class Seen:
     """Of the time of all requests: the part before the first token."""
     prefilling: float | None = None
     """Requests without a first token at a time, on average."""
+    in_flight: float | None = None
+    """Requests at a time, on average."""
+    idle_share: float | None = None
+    """Of the engine's samples: those in which it ran nothing."""
     gpu_samples: int = 0
     util: float | None = None
-    """Median of the busiest GPU, as are the next three."""
+    """Median of the busiest GPU, as are memory and link."""
+    util_together: float | None = None
+    """Sum of the GPUs' medians: near 1 when they take turns all the time."""
     mem_util: float | None = None
     pcie_share: float | None = None
     """Of what the link can carry in one direction."""
@@ -78,6 +84,7 @@ def look(
         for sample in hosts
         if sample.ram_available_bytes is not None and sample.ram_total_bytes
     ]
+    utils = _middles((gpu.gpu, gpu.util_fraction) for gpu in gpus)
     swapped = [sample.swap_in_bytes_s for sample in hosts if sample.swap_in_bytes_s is not None]
     return Seen(
         agents=row.agents,
@@ -96,8 +103,13 @@ def look(
         slots_total=row.slots_total,
         prefill_share=before / whole if whole else None,
         prefilling=before / row.window_s if whole and row.window_s else None,
+        in_flight=min(float(row.agents), whole / row.window_s) if whole and row.window_s else None,
+        idle_share=sum(count == 0 for count in running) / len(running)
+        if len(running) >= LEAST_SAMPLES
+        else None,
         gpu_samples=len(gpus),
-        util=_busiest((gpu.gpu, gpu.util_fraction) for gpu in gpus),
+        util=max(utils, default=None),
+        util_together=sum(utils) if utils else None,
         mem_util=_busiest((gpu.gpu, gpu.mem_util_fraction) for gpu in gpus),
         pcie_share=_busiest((gpu.gpu, _link_share(gpu)) for gpu in gpus),
         thermal_share=_held(gpus, THERMAL, "throttle_thermal_fraction"),
@@ -121,12 +133,17 @@ def _time_before_first(ended: Sequence[Turn]) -> tuple[float, float]:
 
 def _busiest(values: Iterable[tuple[str, float | None]]) -> float | None:
     """The largest of the GPUs' medians."""
+    return max(_middles(values), default=None)
+
+
+def _middles(values: Iterable[tuple[str, float | None]]) -> list[float]:
+    """The median of each GPU with a series."""
     known: dict[str, list[float]] = defaultdict(list)
     for gpu, value in values:
         if value is not None:
             known[gpu].append(value)
     middles = [median(series) for series in known.values() if len(series) >= LEAST_SAMPLES]
-    return max((middle for middle in middles if middle is not None), default=None)
+    return [middle for middle in middles if middle is not None]
 
 
 def _link_share(gpu: GpuSample) -> float | None:
