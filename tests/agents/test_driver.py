@@ -211,6 +211,7 @@ def test_letting_a_turn_finish_before_stopping(start_llama) -> None:
 # Failures
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_waited_for_and_found_again(start_llama) -> None:
     server = start_llama(shape=STEADY)
     with driver() as d:

@@ -91,6 +91,7 @@ def test_it_climbs_by_doubling_and_never_beyond_the_most():
     assert not done.cut_short
 
 
+@pytest.mark.slow
 def test_a_planted_knee_is_found_within_one_level_in_nine_of_ten_seeds():
     hits = 0
     for seed in range(10):

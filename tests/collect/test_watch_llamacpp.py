@@ -131,6 +131,7 @@ async def test_phases_of_a_request(start_llama: StartServer, watch: Start) -> No
     assert (done.phase, done.decode_tok_s, done.decoded_tokens) == ("idle", None, None)
 
 
+@pytest.mark.slow
 async def test_rates_agree_with_the_clients_own_counts(start_llama: StartServer, watch: Start) -> None:
     server = start_llama(shape=STEADY, slots=2, context=4096)
     watched = watch(server)
@@ -161,6 +162,7 @@ async def test_rates_agree_with_the_clients_own_counts(start_llama: StartServer,
     assert sum(a for a, _ in per_slot) == pytest.approx(sum(b for _, b in per_slot), rel=0.05)
 
 
+@pytest.mark.slow
 async def test_short_requests_one_after_another_are_counted_to_the_last_token(
     start_llama: StartServer, watch: Start
 ) -> None:

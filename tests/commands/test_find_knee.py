@@ -47,6 +47,7 @@ def agenttop(*words):
     )
 
 
+@pytest.mark.slow
 def test_a_planted_knee_is_found_within_one_level(start_sim, profile, tmp_path):
     engine = start_sim(host="rtx-5090", plant="step=0.1,knee=3", speedup=50, seed=1)
     out = tmp_path / "knee.agenttop"
@@ -98,6 +99,7 @@ def test_an_engine_that_refuses_everything_is_no_answer(start_sim, profile):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_settled_levels_meet_an_slo_or_not_and_say_that_time_is_simulated(start_sim, profile):
     engine = start_sim(host="rtx-5090", plant="step=0.1,knee=2", speedup=40, seed=1)
     wish = ("--levels", "1,4", "--at-most", "100s", "--slo", "decode>=7", "--set", "context.limit=2k")

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.commands.test_cli import agenttop
 from tests.hostile import html_page
 
@@ -96,6 +98,7 @@ def test_a_look_leaves_no_recording_behind(llama_server):
     assert list(paths.sessions().iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_doctor_names_what_is_missing_and_what_would_help(start_llama):
     server = start_llama(metrics=False)
     done = agenttop("doctor", "--json", "--url", server.url)

@@ -21,6 +21,7 @@ def events(session, name):
     return [event for event in session.of(Event) if event.event == name]
 
 
+@pytest.mark.slow
 def test_a_ramp_climbs_and_leaves_its_last_agents_running(llama_server):
     with live(urls=[llama_server.url], record=False) as session:
         session.source.send(ramp(llama_server.url, 1, 3))
@@ -41,6 +42,7 @@ def test_a_ramp_climbs_and_leaves_its_last_agents_running(llama_server):
         }
 
 
+@pytest.mark.slow
 def test_steering_by_hand_ends_a_ramp_with_a_sentence(llama_server):
     with live(urls=[llama_server.url], record=False) as session:
         session.source.send(ramp(llama_server.url, 1, 4, hold_s=600.0))
@@ -64,6 +66,7 @@ def test_stopping_all_stops_a_ramp_and_not_the_session(llama_server):
         session.until(lambda: len(events(session, "ramp.end")) == 2)
 
 
+@pytest.mark.slow
 def test_going_down_takes_new_agents_and_counts_no_failures(llama_server):
     with live(urls=[llama_server.url], record=False) as session:
         session.source.send(ramp(llama_server.url, 3, 1, step=2, hold_s=3.0))
@@ -114,6 +117,7 @@ def test_a_run_cannot_be_steered_by_hand(llama_server):
         assert session.load.active == 1
 
 
+@pytest.mark.slow
 def test_levels_settle_and_say_how_they_ended(llama_server, tmp_path):
     out = tmp_path / "settled.agenttop"
     with live(urls=[llama_server.url], out=out) as session:
@@ -128,6 +132,7 @@ def test_levels_settle_and_say_how_they_ended(llama_server, tmp_path):
         assert recording.finished
 
 
+@pytest.mark.slow
 def test_the_knee_of_a_real_engine_is_searched_within_the_budget(llama_server, tmp_path):
     out = tmp_path / "knee.agenttop"
     budget_s = 36.0

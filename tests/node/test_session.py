@@ -59,6 +59,7 @@ def test_agents_run_compact_and_are_recorded_to_the_last_turn(start_llama, tmp_p
     recording.close()
 
 
+@pytest.mark.slow
 def test_slots_are_joined_with_agents_and_their_rates_agree_with_the_drivers_counts_within_5_percent(
     start_llama, tmp_path
 ):
@@ -126,6 +127,7 @@ def test_stopping_all_frees_the_slots_of_the_engine(start_llama):
         assert session.event("agents.stop-all")
 
 
+@pytest.mark.slow
 def test_adding_removing_and_stopping_one_are_events_with_the_right_numbers(llama_server):
     with live(urls=[llama_server.url], record=False) as session:
         start(session, llama_server.url, target=1)
@@ -197,6 +199,7 @@ def test_a_wrong_profile_is_refused_with_the_line_and_key(llama_server, tmp_path
         assert "context.limit" in refusal.text
 
 
+@pytest.mark.slow
 def test_a_run_against_an_engine_that_is_down_fails_and_says_so():
     with live(urls=["http://127.0.0.1:1"], record=False) as session:
         session.source.send(
@@ -205,6 +208,7 @@ def test_a_run_against_an_engine_that_is_down_fails_and_says_so():
         assert "cannot take load: nothing listens" in session.until_ended(30)
 
 
+@pytest.mark.slow
 def test_a_run_goes_through_its_levels_and_ends_by_itself(llama_server, tmp_path):
     out = tmp_path / "run.agenttop"
     with live(urls=[llama_server.url], out=out) as session:
@@ -225,7 +229,9 @@ def test_the_server_restarting_in_mid_run_is_survived_and_marked(start_llama):
         server.kill()
         session.until(lambda: session.engine.state == "down", 30)
         assert session.event("engine.down")
-        session.until(lambda: [turn for turn in session.turns if turn.error_kind in ("cut", "refused", "restarted")], 30)
+        session.until(
+            lambda: [turn for turn in session.turns if turn.error_kind in ("cut", "refused", "restarted")], 30
+        )
         again = start_llama(port=server.port)
         session.until(lambda: session.engine.state == "ok" and session.engine.restarts == 1, 30)
         assert session.event("engine.restart")

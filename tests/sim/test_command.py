@@ -158,6 +158,7 @@ def test_its_owner_gets_the_reason_when_it_does_not_start():
     engine.stop()
 
 
+@pytest.mark.slow
 def test_a_demo_on_a_simulated_engine(tmp_path):
     out = tmp_path / "demo.agenttop"
     words = ["demo", "--sim", "--model", "tiny", "--speedup", "20", "--headless", "--for", "60s", "--json"]
@@ -175,6 +176,7 @@ def test_a_demo_on_a_simulated_engine(tmp_path):
         assert recording.turns()
 
 
+@pytest.mark.slow
 def test_the_demo_says_that_it_falls_back_on_a_simulated_engine(tmp_path):
     program = (
         "import sys; sys.modules['xllamacpp'] = None; from agenttop.cli import main;"

@@ -9,6 +9,7 @@ from agenttop.sim.presets import KV_BYTES
 
 WIRES = ("vllm", "llama.cpp")
 
+
 class Plant(msgspec.Struct, frozen=True, kw_only=True):
     """A step time made up on purpose, so that an analysis can be checked against a known answer.
 
