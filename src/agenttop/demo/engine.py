@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import http.client
-import json
 import os
-import queue
 import re
-import subprocess
-import sys
-import threading
 import time
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from agenttop import paths
+from agenttop.child import ServerChild
 from agenttop.demo.gguf import Shape, write_tiny_gguf
 from agenttop.errors import AgenttopError
-from agenttop.model.text import clean
-from agenttop.oslayer import child_environment, detached
 
 MODEL_NAME = "demo-random-weights"
 """What the server reports as its model, so that nobody takes the babble for a bad engine."""
@@ -55,23 +47,11 @@ def demo_threads() -> int:
     return max(1, min(2, (os.cpu_count() or 1) - 1))
 
 
-class DemoEngine:
-    """A running llama.cpp server that this process started and owns.
+class DemoEngine(ServerChild):
+    """A llama.cpp server on the generated model, as a child of this process."""
 
-    The server dies with this process, however it ends: it reads a pipe that only this process holds open.
-    It has a session of its own, so that Ctrl-C in the terminal reaches its owner alone.
-    """
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        self._log: collections.deque[str] = collections.deque(maxlen=200)
-        self._report: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._readers = [
-            threading.Thread(target=self._read_report, name="demo-engine-report", daemon=True),
-            threading.Thread(target=self._read_log, name="demo-engine-log", daemon=True),
-        ]
-        for reader in self._readers:
-            reader.start()
+    def __init__(self, words: list[str]) -> None:
+        super().__init__("-m", "agenttop.demo.server", *words)
         self.port = 0
         self.url = ""
 
@@ -122,7 +102,7 @@ class DemoEngine:
         words += [] if slot_table else ["--no-slots"]
         words += ["--sleep-idle", str(sleep_idle_s)] if sleep_idle_s is not None else []
         words += ["--api-key-env", api_key_env] if api_key_env else []
-        engine = cls(_spawn(words))
+        engine = cls(words)
         try:
             engine._wait_until_ready(time.monotonic() + timeout_s)
         except BaseException:
@@ -130,53 +110,13 @@ class DemoEngine:
             raise
         return engine
 
-    @property
-    def pid(self) -> int:
-        """Process number of the server."""
-        return self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is still there."""
-        return self._process.poll() is None
-
-    @property
-    def log_tail(self) -> list[str]:
-        """The newest lines of the server's log, oldest first."""
-        return list(self._log)
-
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """End the server: close its pipe, then ask, then kill. Returns when the process is gone.
-
-        Doing it twice is harmless.
-        """
-        process = self._process
-        if process.stdin is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
-        for end in (None, process.terminate, process.kill):
-            if end is not None:
-                end()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout_s)
-                break
-        for reader in self._readers:
-            reader.join(timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     def _wait_until_ready(self, deadline: float) -> None:
         try:
-            line = self._report.get(timeout=max(0.0, deadline - time.monotonic()))
-        except queue.Empty:
+            report = self.report(deadline - time.monotonic())
+        except TimeoutError:
             raise AgenttopError("the demo engine took too long to start", self._last_words()) from None
-        if not line:
+        if report is None:
             raise self._failure()
-        report = json.loads(line)
         self.port, self.url = int(report["port"]), str(report["url"])
         while not _healthy(self.port):
             if not self.running:
@@ -187,48 +127,17 @@ class DemoEngine:
 
     def _failure(self) -> AgenttopError:
         """The server ended before it was ready; its log tells why, once it has been read to its end."""
-        code = self._process.wait(5)
-        self._readers[1].join(5)
+        code = self.ending()
         ending = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
         return AgenttopError(f"the demo engine did not start, {ending}", self._last_words())
 
     def _last_words(self) -> str:
         """The first error in the log, as later ones follow from it; else its last line."""
-        for line in self._log:
+        log = self.log_tail
+        for line in log:
             if found := _ERROR_LINE.match(line):
                 return f"its log says: {found[1]}"
-        return f"its log ends with: {self._log[-1]}" if self._log else "it left no log"
-
-    def _read_report(self) -> None:
-        """Pass on the first line of stdout; empty when there was none."""
-        output = _stream(self._process.stdout)
-        with output:
-            self._report.put(output.readline())
-            output.read()
-
-    def _read_log(self) -> None:
-        """Keep the pipe empty, else the server would block on a full one."""
-        with _stream(self._process.stderr) as errors:
-            for line in errors:
-                text = clean(line.decode(errors="replace"), 500)
-                if text:
-                    self._log.append(text)
-
-
-def _spawn(words: list[str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "agenttop.demo.server", *words]
-    pipe = subprocess.PIPE
-    try:
-        return subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, env=child_environment(), **detached()
-        )
-    except OSError as error:
-        raise AgenttopError(f"cannot start {sys.executable}: {error.strerror or error}") from error
-
-
-def _stream(pipe: IO[bytes] | None) -> IO[bytes]:
-    assert pipe is not None  # asked for in _spawn
-    return pipe
+        return f"its log ends with: {log[-1]}" if log else "it left no log"
 
 
 def _healthy(port: int) -> bool:
