@@ -142,7 +142,7 @@ def test_too_little_time_is_said_and_leaves_no_process(model: Path, monkeypatch:
         spawned.append(real(*arguments, **options))  # type: ignore[call-overload]
         return spawned[-1]
 
-    monkeypatch.setattr("agenttop.demo.engine.subprocess.Popen", remember)
+    monkeypatch.setattr("agenttop.child.subprocess.Popen", remember)
     with pytest.raises(AgenttopError, match="took too long to start"):
         DemoEngine.start(model, timeout_s=0.0)
     assert len(spawned) == 1
