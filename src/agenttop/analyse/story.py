@@ -173,7 +173,7 @@ def _against(one: Series, base: Series, shared: Sequence[int]) -> str:
         ]
         if len(ratios) == len(shared):
             low, high = min(ratios), max(ratios)
-            around = f" ({_times(low)} to {_times(high)})" if high - low > ALIKE * high else ""
+            around = f" ({_span(low, high)})" if high - low > ALIKE * high else ""
             parts.append(f"{_times(ratios[-1])} {title}{around}")
     levels = f"{shared[0]} to {shared[-1]}" if len(shared) > 1 else str(shared[0])
     over = f" (over {levels})" if len(shared) > 1 else ""
@@ -205,6 +205,15 @@ def _joined(series: Sequence[Series]) -> Series | None:
         all_points=[point for one in series for point in one.all_points],
         rows=[row for one in series for row in one.rows],
     )
+
+
+def _span(low: float, high: float) -> str:
+    """Two ratios, said briefly where both are told alike."""
+    if high < 0.5:
+        return f"{1 / high:.1f} to {1 / low:.1f} times"
+    if low >= 2:
+        return f"{low:.1f} to {high:.1f} times"
+    return f"{_times(low)} to {_times(high)}"
 
 
 def _each(one: Series, *, measure: str | None = "decode_tok_s") -> list[str]:
