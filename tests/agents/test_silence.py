@@ -112,3 +112,36 @@ def test_progress_that_is_no_token_is_life() -> None:
     reply.take(read_chunk(usage % 1), 8.0)
     reply.take(read_chunk(usage % 2), 9.0)
     assert (reply.t_moved, reply.t_first_token) == (9.0, None)
+
+
+async def test_a_request_that_still_connects_is_not_stalled() -> None:
+    """Late in a session a new agent has been silent since t = 0, but it has asked for nothing yet."""
+    from agenttop.agents.agent import Agent
+    from agenttop.agents.load import Load
+    from agenttop.model.commands import Configure
+    from tests.agents.profiles import profile
+
+    class Deaf:
+        def __getattr__(self, _: str) -> object:
+            return lambda *_: None
+
+    order = Configure(
+        origin=0.0,
+        engine="http://127.0.0.1:1",
+        model=None,
+        api_key_env=None,
+        profile="any",
+        settings=profile().settings(),
+        seed=0,
+        slots_like="openai",
+    )
+    load = Load(order, api_key=None, salt="s", now=lambda: 900.0)
+    agent = Agent("a1", 1, 900.0, load, Deaf())  # type: ignore[arg-type]
+    agent._reply = Reply()
+    agent.look()
+    assert agent.state != "stalled"
+    assert agent.silent_s == 0
+    agent._reply.t_sent = 0.0
+    agent.look()
+    assert agent.state == "stalled"
+    assert agent.silent_s == 900.0

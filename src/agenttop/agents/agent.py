@@ -141,8 +141,9 @@ class Agent:
 
     @property
     def silent_s(self) -> float:
-        """How long nothing has moved in the request in flight."""
-        return self._now() - self._reply.t_moved if self._reply is not None else 0.0
+        """How long nothing has moved in the request in flight. Before it is sent nothing is to move."""
+        sent = self._reply is not None and self._reply.t_sent is not None
+        return self._now() - self._reply.t_moved if self._reply is not None and sent else 0.0
 
     @property
     def kept_alive(self) -> bool:
@@ -171,7 +172,7 @@ class Agent:
         if self.state == "stalled":
             if reply.t_moved > self._moved_last:
                 self._enter(self._stalled_in)
-        elif now - reply.t_moved > self._habit.allowed_s(reply, self._sizes.expected, now):
+        elif self.silent_s > self._habit.allowed_s(reply, self._sizes.expected, now):
             self._stalled_in, self._moved_last = self.state, reply.t_moved
             self._enter("stalled")
 
