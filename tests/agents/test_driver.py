@@ -219,10 +219,10 @@ def test_a_killed_server_is_waited_for_and_found_again(start_llama) -> None:
         d.launch(2)
         d.until(lambda: d.load() and d.load().in_flight == 2 and d.state("a1") == "decode", "decoding")
         server.kill()
-        d.until(lambda: len(d.turns(error_kind="cut")) >= 2, "both streams to be cut")
+        d.until(lambda: len(d.turns(error_kind="restarted")) >= 2, "both streams to be cut by its end")
         d.until(lambda: len(d.turns(error_kind="refused")) >= 2, "refused connections")
         d.until(lambda: d.state("a1") == "backoff", "waiting")
-        cut = d.turns(error_kind="cut")[0]
+        cut = d.turns(error_kind="restarted")[0]
         assert cut.output_tokens > 0
         assert cut.tokens_from == "timings"
         again = start_llama(shape=STEADY, port=server.port)

@@ -52,6 +52,7 @@ class Connection:
         "_complete",
         "_content_type",
         "_encoding",
+        "_events_then",
         "_finished",
         "_header_bytes",
         "_headers_done",
@@ -82,7 +83,7 @@ class Connection:
         """Digits in the size of the last chunk."""
         self._stamp = 0.0
         """Of the read that is being parsed."""
-        self._comment_bytes = 0
+        self._comment_bytes = self._events_then = 0
         self._lost = False
 
     # What the client calls
@@ -108,7 +109,7 @@ class Connection:
         self._complete = False
         self._overdue_armed = False
         self._between_chunks = self._between_events = False
-        self._comment_bytes = 0
+        self._comment_bytes = self._events_then = 0
 
     def abort(self) -> None:
         """Close at once: the engine sees the connection go and frees what it held for the request.
@@ -204,10 +205,8 @@ class Connection:
         _count_read(reply, reply.events - before, earlier, by_kernel)
         if not self._headers_done and self._header_bytes > MAX_HEADER_BYTES:
             reply.fail("protocol", f"the reply has more than {MAX_HEADER_BYTES} bytes of headers")
-        if reply.events != before:
-            self._comment_bytes = 0
-        elif sse is not None and sse.comments > comments:
-            self._rest_from_comments(len(data))
+        if reply.events == before and sse is not None and sse.comments > comments:
+            self._rest_from_comments(reply, len(data))
         self._between_events = (
             self._between_chunks
             and data.endswith(b"\r\n")
@@ -217,7 +216,9 @@ class Connection:
         )
         self._after_read(reply)
 
-    def _rest_from_comments(self, count: int) -> None:
+    def _rest_from_comments(self, reply: Reply, count: int) -> None:
+        if reply.events != self._events_then:  # tokens come in between
+            self._events_then, self._comment_bytes = reply.events, 0
         self._comment_bytes += count
         if self._comment_bytes > COMMENT_BYTES and self._wire is not None and self.open:
             self._comment_bytes = 0
