@@ -72,6 +72,8 @@ def test_a_part_of_a_distribution_can_be_set() -> None:
     assert load("busy", {"pacing.tool_pause_s.median": "4"}).pacing.tool_pause_s.median == 4
     with_person = load("busy", {"pacing.human_pause_s.median": "30"}).pacing.human_pause_s
     assert with_person == Distribution(kind="constant", value=30.0)
+    least = load("human", {"context.first.median": "5e-324"}).context.first  # the factor to it is 0
+    assert least == Distribution(kind="constant", value=5e-324)
 
 
 def test_another_way_to_start_lets_go_of_what_belonged_to_the_old_one() -> None:
@@ -108,6 +110,7 @@ def test_sub_agents_can_be_added() -> None:
         ({"context.limit": "1\nagents = 3"}, "--set: context.limit: expected a whole number"),
         ({"children.count": "2"}, "children.turns: missing"),
         ({"context": "3"}, "--set: context: expected a section [context]"),
+        ({"description": "\u202e"}, "--set: description: expected text in quotes"),  # nothing that shows
     ],
 )  # fmt: skip
 def test_mistakes_are_one_clear_sentence_each(overrides: dict[str, str], sentence: str) -> None:

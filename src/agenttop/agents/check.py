@@ -146,7 +146,8 @@ def _value(key: Key, value: Any) -> tuple[str | None, Any]:
     """(problem, None) or (None, value)."""
     wrong = f"expected {key.expected()}, found {_show(value)}"
     if key.kind == "text":
-        return (None, clean(value)) if isinstance(value, str) and value.strip() else (wrong, None)
+        shown = clean(value) if isinstance(value, str) else ""
+        return (None, shown) if shown.strip() else (wrong, None)
     if key.kind == "file":
         return (None, value) if isinstance(value, str) and value.strip() else (wrong, None)
     if key.kind == "shares":

@@ -89,9 +89,10 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     def with_median(self, median: float) -> Distribution:
         """The same shape about another median; one whose median is 0 becomes constant."""
-        if self.kind == "constant" or self.median <= 0 or median <= 0:
+        factor = median / self.median if self.median > 0 else 0.0
+        if self.kind == "constant" or factor <= 0:  # a median next to 0 makes the factor 0, too
             return Distribution(kind="constant", value=median)
-        return self.scaled(median / self.median)
+        return self.scaled(factor)
 
     def describe(self) -> str:
         """In words, e.g. `log-normal, median 651, 90 % within 107 to 3973`."""
