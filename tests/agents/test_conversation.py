@@ -137,6 +137,17 @@ def test_cutting_gets_harder_and_never_empty() -> None:
     assert sizes[-1] < 100
 
 
+def test_cutting_never_makes_a_small_context_larger() -> None:
+    conversation = started(limit=4000, to_fraction=0.6, system=300)
+    conversation.ask(500)
+    before = count(conversation.messages)
+    sizes = []
+    for number in range(3):
+        conversation.cut(0.5**number)
+        sizes.append(count(conversation.messages))
+    assert before > sizes[0] > sizes[1] > sizes[2]
+
+
 def test_a_smaller_engine_lowers_the_limit() -> None:
     conversation = started()
     conversation.shrink_to(1000)

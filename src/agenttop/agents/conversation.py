@@ -266,14 +266,18 @@ class Conversation:
         self.context_tokens = self._base = self.expected_tokens()
 
     def cut(self, share: float) -> None:
-        """Shorten without asking the engine: system prompt and fresh text, `share` of the target in all."""
+        """Shorten without asking the engine: system prompt and fresh text, `share` of the target in all.
+
+        It never grows: a context that is below the target already goes down to `share` of what it is.
+        """
+        most = min(self.target, self.expected_tokens() - 1) * share
         system = self.messages[0]
         if share < 1:  # not even the system prompt may stay as it is
             system.content = system.content[: max(1, int(len(system.content) * share))]
             self._history.replace(0, system, Parts(chars=len(system.content), messages=1))
             if self._prefix is not None:
                 self._prefix = msgspec.structs.replace(self._prefix, tools=None)
-        room = self.target * share - self._ratio.tokens(self._system_parts().plus(messages=1))
+        room = most - self._ratio.tokens(self._system_parts().plus(messages=1))
         self._restart("", Parts(), max(1.0, room))
 
     def shrink_to(self, engine_limit: int) -> None:
