@@ -55,6 +55,14 @@ def test_a_compressed_file_that_is_cut_gives_its_beginning(tmp_path: Path) -> No
     assert "cannot be read to its end" in report.named[-1]
 
 
+def test_a_file_of_nothing_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "LONGEST_BLANK", 8192)
+    (tmp_path / "blank").write_bytes(b"\n" * 4000 + b'{"a": 1}')
+    assert values(tmp_path / "blank")[0] == [{"a": 1}]
+    (tmp_path / "blank").write_bytes(b"\n" * 50_000 + b'{"a": 1}')
+    assert values(tmp_path / "blank")[0] == []
+
+
 def test_a_line_too_long_to_hold_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "LONGEST_LINE", 8192)
     long = {"pad": "x" * 50_000}

@@ -27,6 +27,9 @@ LONGEST_DOCUMENT = 512 * 2**20
 ABSENT_S = 366 * 86_400.0
 """A pause beyond this is a mistake."""
 
+LONGEST_BLANK = 2**20
+"""Bytes of nothing before the first object."""
+
 FIRST_FEW = 5
 """So many lines that could not be used are named; the others are counted."""
 
@@ -121,6 +124,8 @@ class Source:
 
     def _values(self, stream: IO[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
         head = _first_bytes(stream)
+        if not head:
+            return
         if head.startswith(b"["):
             yield from self._elements(stream, head)
             return
@@ -215,15 +220,16 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def _first_bytes(stream: IO[bytes]) -> bytes:
-    """The first non-blank byte and what was read with it, without a byte order mark."""
-    head = b""
+    """The first non-blank byte and what was read with it, without a byte order mark.
+
+    Empty where a file is blank, or for so long that nobody has written it.
+    """
+    head = stream.read(4096).removeprefix(b"\xef\xbb\xbf")
     while not head.strip():
         more = stream.read(4096)
-        if not more:
+        if not more or len(head) > LONGEST_BLANK:
             return b""
-        head = (head + more).removeprefix(b"\xef\xbb\xbf") if not head else head + more
-        if len(head) > LONGEST_LINE:
-            return b""
+        head += more
     return head.lstrip() if head.lstrip().startswith(b"[") else head
 
 
