@@ -364,3 +364,21 @@ def test_the_scaling_law_recovers_its_own_parameters():
     assert law.crosstalk == pytest.approx(crosstalk, rel=1e-3)
     assert law.first_agent == pytest.approx(40, rel=1e-3)
     assert law.peak_agents == pytest.approx(math.sqrt((1 - serial) / crosstalk), rel=1e-3)
+
+
+@pytest.mark.parametrize("first", [2, 4])
+def test_a_drop_right_after_the_first_levels_is_a_cliff_and_not_noise(first):
+    table = {n: 100.0 if n < first else 40.0 for n in (1, 2, 4, 8, 16)}
+    report = analyse(line_of(table), draws=0)
+    assert (report.cliff.agents, report.cliff.cause) == (first, "throughput")
+    assert "no cliff" not in report.sentence
+
+
+@pytest.mark.parametrize("measure", ["decode_tok_s", "completions_per_min"])
+def test_a_level_that_produces_nothing_after_others_did_is_a_cliff(measure):
+    table = {1: 100.0, 2: 200.0, 4: 400.0, 8: 0.0, 16: 0.0}
+    report = analyse([LevelPoint(agents=n, **{measure: value}) for n, value in table.items()], draws=0)
+    assert (report.cliff.low, report.cliff.agents, report.cliff.cause) == (4, 8, "throughput")
+    assert "nothing was produced" in report.cliff.why
+    recovers = analyse(line_of({**table, 16: 1600.0}), draws=0)
+    assert recovers.cliff.agents is None

@@ -37,12 +37,16 @@ class Sign:
     why: str
 
 
-def signs(points: Sequence[LevelPoint], levels: Sequence[Pooled], noise: Noise) -> list[Sign]:
+def signs(
+    points: Sequence[LevelPoint], levels: Sequence[Pooled], noise: Noise, measure: str = "decode_tok_s"
+) -> list[Sign]:
     """All signs of a cliff, the one at the smallest level first; of one level, the deeper cause first.
 
-    `points`: one per level, merged, those not valid included; `levels` those whose throughput is judged.
+    `points`: one per level, merged, those not valid included; `levels` those whose throughput, `measure`, is
+    judged.
     """
-    found = [_full(points), _preempted(points), _hits(points), _refused(points), _dropped(levels, noise)]
+    dropped = _dropped(levels, noise) or _ceased(points, levels, measure)
+    found = [_full(points), _preempted(points), _hits(points), _refused(points), dropped]
     return sorted((sign for sign in found if sign is not None), key=lambda sign: sign.agents)
 
 
@@ -85,6 +89,17 @@ def _dropped(levels: Sequence[Pooled], noise: Noise) -> Sign | None:
         f"throughput lies {units.percent(drop)} below the best smaller level, noise is"
         f" {units.percent(noise.typical)}{hold}",
     )
+
+
+def _ceased(points: Sequence[LevelPoint], levels: Sequence[Pooled], measure: str) -> Sign | None:
+    """The first level from which on nothing is produced any more: too low to be part of any curve."""
+    if not levels:
+        return None
+    beyond = [point for point in points if point.agents > levels[-1].agents and point.valid]
+    none = [point for point in beyond if getattr(point, measure) is not None]
+    if not none:
+        return None
+    return Sign(none[0].agents, "throughput", f"nothing was produced, {levels[-1].agents} produced something")
 
 
 def _full(points: Sequence[LevelPoint]) -> Sign | None:

@@ -60,7 +60,7 @@ def analyse(
         knee, steps = bending.knee(levels, noise, dropped[0] if dropped else None, seed, draws)
     else:
         knee, steps = _too_few(levels), []
-    cliff = _cliff(together, levels, noise)
+    cliff = _cliff(together, levels, noise, measure)
     floor = _floor(together)
     held = capacity(together, bound) if bound is not None else None
     return KneeReport(
@@ -85,8 +85,10 @@ def _too_few(levels: Sequence[Pooled]) -> Knee:
     return Knee(second_opinion=SecondOpinion(why=have), why=f"{have}: a knee needs at least three levels")
 
 
-def _cliff(points: Sequence[LevelPoint], levels: Sequence[Pooled], noise: Noise) -> Cliff:
-    found = fall.signs(points, levels, noise)
+def _cliff(
+    points: Sequence[LevelPoint], levels: Sequence[Pooled], noise: Noise, measure: str
+) -> Cliff:
+    found = fall.signs(points, levels, noise, measure)
     tested = [point.agents for point in points]
     if not found:
         unknown = [

@@ -110,7 +110,7 @@ def of_curve(agents: Sequence[float], values: Sequence[float]) -> float | None:
     if count < 4:
         return None
     spreads = []
-    for split in range(3, count + 1):
+    for split in range(1, count + 1):
         if 0 < count - split < 2:
             continue
         left = concave(agents[:split], values[:split])
