@@ -92,3 +92,11 @@ def test_any_text_is_read_or_refused(text):
 def test_any_cells_below_a_header_are_read_or_refused(text):
     with contextlib.suppress(UsageError):
         assert read_table(f"agents,decode_tok_s,wait_s\n{text}", "t.csv").points
+
+
+def test_a_table_of_more_levels_than_can_be_judged_is_refused_at_once():
+    rows = "".join(f"{n},{100 * n}\n" for n in range(1, 102))
+    with pytest.raises(UsageError, match="has 101 numbers of agents, 100 at most"):
+        read_table("agents,decode_tok_s\n" + rows, "t.csv")
+    repeated = "".join(f"{n % 5 + 1},{100 * n + 1}\n" for n in range(300))
+    assert len(read_table("agents,decode_tok_s\n" + repeated, "t.csv").points) == 300

@@ -23,6 +23,9 @@ COLUMNS = (
 NOTHING = frozenset({"", "-", "–", "—", "n/a", "na", "none", "null", "?"})
 
 MOST_ROWS = 10_000
+MOST_LEVELS = 100
+"""Numbers of agents: fitting a curve through more of them takes minutes, and nobody measures so many."""
+
 HINT = f"the columns are {', '.join(COLUMNS)}; agents and a throughput are needed"
 
 
@@ -60,6 +63,12 @@ def read_table(text: str, name: str) -> Table:
             raise UsageError(f"{name} has more than {MOST_ROWS} rows", "one row per level is expected")
     if not points:
         raise UsageError(f"{name} has no row below its header", HINT)
+    levels = len({point.agents for point in points})
+    if levels > MOST_LEVELS:
+        raise UsageError(
+            f"{name} has {levels} numbers of agents, {MOST_LEVELS} at most can be judged",
+            "leave out rows: a curve needs few",
+        )
     return Table(points, notes)
 
 
