@@ -85,9 +85,7 @@ def _too_few(levels: Sequence[Pooled]) -> Knee:
     return Knee(second_opinion=SecondOpinion(why=have), why=f"{have}: a knee needs at least three levels")
 
 
-def _cliff(
-    points: Sequence[LevelPoint], levels: Sequence[Pooled], noise: Noise, measure: str
-) -> Cliff:
+def _cliff(points: Sequence[LevelPoint], levels: Sequence[Pooled], noise: Noise, measure: str) -> Cliff:
     found = fall.signs(points, levels, noise, measure)
     tested = [point.agents for point in points]
     if not found:
