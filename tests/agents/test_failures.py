@@ -240,3 +240,25 @@ async def test_a_cut_by_an_engine_that_loads_right_after_is_a_restart() -> None:
         own.close()
     assert reply.error_kind == "restarted"
     assert reply.error.endswith("right after that it says that it is loading")
+
+
+async def test_an_engine_that_drops_the_look_as_well_is_looked_at_again() -> None:
+    """What is ending may still accept a connection, and drop it."""
+    looks = 0
+
+    async def script(request: s.Request, wire: s.Wire) -> None:
+        nonlocal looks
+        if "completions" in request.line:
+            await wire.send(s.HEAD, s.token("x"))
+        else:
+            looks += 1
+            if looks == 3:
+                await wire.send(s.plain(503, b"{}"))
+        wire.writer.close()
+
+    async with s.serve(script) as server:
+        reply = Reply()
+        own = Client(Endpoint(server.url), time.monotonic, Timeouts())
+        await own.send(b"{}", reply)
+        own.close()
+    assert (reply.error_kind, looks) == ("restarted", 3)

@@ -26,6 +26,7 @@ from agenttop.model.text import clean
 CONNECT_TIMEOUT_S = 10.0
 
 LOOK_S = 2.0
+LOOK_AGAIN_S = 0.05
 LOOK_LASTS_S = 0.5
 """After a connection has been cut, one look at the engine, for so long; what it shows holds for all agents
 whose connections were cut with it. Real time."""
@@ -135,25 +136,30 @@ class Endpoint:
         return await asyncio.shield(self._looking)
 
     async def _look(self) -> str | None:
-        reply = Reply()
-        connection: Connection | None = None
         try:
             async with asyncio.timeout(LOOK_S):
-                connection = await self.connect(time.monotonic)
-                ended = asyncio.Event()
-                head = f"GET {self._path}{HEALTH_PATH} HTTP/1.1\r\n{self._head}\r\n\r\n"
-                connection.start(head.encode("ascii", "replace"), reply, False, ended.set)
-                await ended.wait()
+                # A process that is ending may still accept a connection, and then drops it.
+                while (status := await self._health()) is None:
+                    await asyncio.sleep(LOOK_AGAIN_S)
         except TimeoutError:
             return None
         except ConnectionRefusedError:
             return "it refuses connections"
         except OSError:
             return None
+        return "it says that it is loading" if status == 503 else None
+
+    async def _health(self) -> int | None:
+        """The status of the engine's health page; None: the connection ended without one. Raises OSError."""
+        reply, ended = Reply(), asyncio.Event()
+        connection = await self.connect(time.monotonic)
+        try:
+            head = f"GET {self._path}{HEALTH_PATH} HTTP/1.1\r\n{self._head}\r\n\r\n"
+            connection.start(head.encode("ascii", "replace"), reply, False, ended.set)
+            await ended.wait()
         finally:
-            if connection is not None:
-                connection.abort()
-        return "it says that it is loading" if reply.status == 503 else None
+            connection.abort()
+        return reply.status
 
     async def _resolve(self) -> list[str]:
         """Looked up once, not once per agent; forgotten when no address answers."""
