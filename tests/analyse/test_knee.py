@@ -382,3 +382,21 @@ def test_a_level_that_produces_nothing_after_others_did_is_a_cliff(measure):
     assert "nothing was produced" in report.cliff.why
     recovers = analyse(line_of({**table, 16: 1600.0}), draws=0)
     assert recovers.cliff.agents is None
+
+
+def test_requests_that_fail_because_the_engine_is_away_are_no_cliff():
+    fine = line_of({1: 20.0, 2: 40.0})
+    level = {"agents": 4, "refused": 34, "requests": 38, "valid": False, "why_invalid": "down"}
+    away = LevelPoint(**level, engine_away="the engine was not serving for 15 samples (down)")
+    assert analyse([*fine, away], draws=0).cliff.agents is None
+    assert analyse([*fine, LevelPoint(**level)], draws=0).cliff.cause == "requests refused"
+    again = LevelPoint(agents=4, decode_tok_s=80.0, refused=0, requests=40, valid=False, why_invalid="short")
+    assert analyse([*fine, away, again], draws=0).cliff.agents is None
+
+
+def test_no_cliff_is_claimed_up_to_the_last_level_that_was_judged():
+    points = [*line_of({1: 20.0, 2: 40.0, 4: 80.0}), LevelPoint(agents=8, valid=False, why_invalid="stalls")]
+    report = analyse(points, draws=0)
+    assert report.sentence == "No knee up to 4 agents; no cliff up to 4."
+    assert report.cliff.why.endswith("up to 4")
+    assert analyse(points[3:], draws=0).cliff.why == "no level can be judged"

@@ -215,3 +215,11 @@ def test_levels_that_scatter_too_much_for_a_knee_are_measured_again():
     assert [search.next(3000.0).agents, search.next(3000.0).purpose] == [8, "confirm"]
     quiet = search_with(Belief(noise=0.02), [1, 2, 4, 8], most=8)
     assert isinstance(quiet.next(3000.0), Done)
+
+
+def test_an_engine_that_goes_down_ends_the_search_and_is_not_taken_for_a_cliff():
+    bench = Bench(straight, most=64)
+    done = bench.run(ended=lambda agents: "engine" if agents >= 4 else "steady")
+    assert bench.levels == [1, 2, 4]
+    assert done.cut_short
+    assert done.why == "the engine went down with 4 agents"

@@ -99,6 +99,16 @@ def test_an_engine_that_refuses_everything_is_no_answer(start_sim, profile):
     assert "Traceback" not in done.stderr
 
 
+def test_an_engine_that_goes_down_in_the_middle_is_no_cliff(start_sim, profile):
+    engine = start_sim(fault=["restart=24h@after=15"], speedup=20)
+    wish = ("--find-knee", "--max-agents", 4, "--budget", "20m", "--json")
+    done = agenttop("run", profile, *wish, "--url", engine.url)
+    report = json.loads(done.stdout)["knee"]
+    assert report["search"]["cut_short"] is True
+    assert report["search"]["ended"].startswith("the engine went down with"), report["search"]
+    assert report["cliff"]["agents"] is None, report["cliff"]
+
+
 @pytest.mark.slow
 def test_settled_levels_meet_an_slo_or_not_and_say_that_time_is_simulated(start_sim, profile):
     engine = start_sim(host="rtx-5090", plant="step=0.1,knee=2", speedup=40, seed=1)

@@ -16,7 +16,7 @@ from agenttop.analyse.material import Material, of_recording, within
 from agenttop.analyse.row import LevelRow
 from agenttop.analyse.steady import judge
 from agenttop.analyse.tokens import tokens_per_event
-from agenttop.analyse.verdict import unsteady, why_invalid
+from agenttop.analyse.verdict import away, unsteady, why_invalid
 from agenttop.model.frames import EngineSample, LoadSample, Turn
 from agenttop.record.read import Recording
 
@@ -105,6 +105,7 @@ def _row(
         t_end=span.end,
         warm_up_s=span.steady - span.start,
         window_s=span.window_s,
+        engine_away="; ".join(away(engines)) or None,
         valid=not reasons,
         why_invalid="; ".join(reasons) or None,
     )

@@ -133,6 +133,8 @@ def _hits(points: Sequence[LevelPoint]) -> Sign | None:
 
 def _refused(points: Sequence[LevelPoint]) -> Sign | None:
     for point in points:
+        if point.engine_away is not None:
+            continue  # nobody was there to answer: that has other reasons than too many agents
         if point.refused and point.requests and point.refused > REFUSED_SHARE * point.requests:
             some = f"{point.refused} of {point.requests} requests"
             return Sign(point.agents, "requests refused", f"the engine refused or failed {some}")

@@ -58,6 +58,8 @@ class LevelPoint:
     kv_pool_tokens: int | None = None
     context_mean_tokens: float | None = None
     slots_total: int | None = None
+    engine_away: str | None = None
+    """As `LevelRow` has it."""
     valid: bool = True
     why_invalid: str | None = None
     served: tuple[Served, ...] = ()
@@ -110,6 +112,7 @@ def point_of(row: LevelRow, served: tuple[Served, ...] = ()) -> LevelPoint:
         kv_pool_tokens=row.kv_pool_tokens,
         context_mean_tokens=row.context_mean_tokens,
         slots_total=row.slots_total,
+        engine_away=row.engine_away,
         valid=row.valid,
         why_invalid=row.why_invalid,
         served=served,

@@ -82,7 +82,8 @@ def merged(points: Iterable[LevelPoint]) -> list[LevelPoint]:
         groups[point.agents].append(point)
     together = []
     for agents in sorted(groups):
-        same = [point for point in groups[agents] if point.valid] or groups[agents]
+        there = [point for point in groups[agents] if point.engine_away is None]
+        same = [point for point in there if point.valid] or there or groups[agents]
         figures: dict[str, Any] = {name: _mean(same, name) for name in _MEANS} | _sums(same)
         together.append(replace(same[0], **figures))
     return together

@@ -99,5 +99,8 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Time at the start of the level that is left out."""
     window_s: float
     """The steady window that all figures are over."""
+    engine_away: str | None = None
+    """That the engine was restarted or did not serve in the window, in words: what failed then says nothing
+    of how many it carries."""
     valid: bool
     why_invalid: str | None = None

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agenttop.analyse.report import KneeReport
+from agenttop.model import units
 
 REFINE_SHARE = 0.25
 """A knee or a cliff is told to this share of its number of agents: closer neighbours would measure noise."""
@@ -42,7 +43,7 @@ MOST_CONFIRMED = 5
 DEARER = 1.25
 """A level of more agents than any before is taken to last this much longer than the longest so far."""
 
-HALTING = frozenset({"failures", "client"})
+HALTING = frozenset({"failures", "client", "engine"})
 """Ends of a level beyond which climbing tells nothing."""
 
 
@@ -75,7 +76,7 @@ class Measured:
     took_s: float
     """From its beginning to its end, warm-up included."""
     ended: str
-    """steady, unsteady, budget, failures, client."""
+    """steady, unsteady, budget, failures, client; engine: it is down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,10 @@ class Search:
         return max((level.agents for level in self.measured), default=0)
 
     def _hopeless(self) -> Done | None:
-        first = self.measured[0]
+        first, last = self.measured[0], self.measured[-1]
+        if last.ended == "engine":
+            # It may have died of the load or of something else: more levels would tell neither.
+            return Done(f"the engine went down with {units.plural(last.agents, 'agent')}", cut_short=True)
         if first.ended == "failures":
             return Done("every request of the first level failed")
         if first.ended == "client":
@@ -238,7 +242,7 @@ class Search:
         if knee is None:
             noisy = self.belief.noise is not None and self.belief.noise > NOISY and len(levels) > 2
             again = [agents for agents in reversed(levels) if times[agents] < 2 and agents <= self._highest]
-            why = "levels scatter, and are measured once more"
+            why = "levels that scatter are measured once more"
             return [Step(agents, "confirm", why) for agents in again[: MOST_CONFIRMED - done] if noisy]
         at = levels.index(knee) if knee in levels else 0
         near = levels[max(0, at - 1) : at + 2]
@@ -263,7 +267,7 @@ class Search:
             return f"with {top.agents} agents nothing but failures came back"
         if self.belief.cliff is not None:
             return "the levels round the knee and the cliff are measured"
-        return f"all levels up to {top.agents} agents are measured"
+        return f"all levels up to {units.plural(top.agents, 'agent')} are measured"
 
 
 def believed(report: KneeReport | None) -> Belief:

@@ -52,7 +52,7 @@ def why_invalid(
         *_not_constant(span, loads),
         *_client(loads),
         *_failed(turns),
-        *_engine(engines),
+        *away(engines),
         *_gap(span, loads, GAP_S * speedup),
         *unsteady(turns),
     ]
@@ -119,7 +119,8 @@ def _failed(turns: Sequence[Turn]) -> list[str]:
     return [f"{total} of {len(turns)} requests failed (most: {most})"]
 
 
-def _engine(engines: Sequence[EngineSample]) -> list[str]:
+def away(engines: Sequence[EngineSample]) -> list[str]:
+    """That the engine was restarted, and that it did not serve; in words."""
     reasons = []
     if len({engine.restarts for engine in engines}) > 1:
         reasons.append("the engine was restarted")

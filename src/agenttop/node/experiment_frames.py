@@ -83,9 +83,10 @@ class LevelBook:
         """Those since `start`."""
         return _since(self._material.loads, start)
 
-    def engine(self) -> EngineSample | None:
-        """The newest sample of any engine."""
-        return self._material.engines[-1] if self._material.engines else None
+    def engine(self, name: str | None = None) -> EngineSample | None:
+        """The newest sample of the engine, or of any."""
+        samples = reversed(self._material.engines)
+        return next((sample for sample in samples if name in (None, sample.engine)), None)
 
     def row(self, now: float) -> LevelRow | None:
         """The figures of the level in progress, as if it ended now."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agenttop.analyse.row import LevelRow
 from agenttop.analyse.settle import Progress, progress
+from agenttop.analyse.verdict import SERVING
 from agenttop.model import commands as c
 from agenttop.model import units
 from agenttop.model.frames import Level
@@ -53,7 +54,7 @@ class LevelEnd:
     """How a level ended."""
 
     how: str
-    """steady, unsteady, time, failures, client, budget."""
+    """steady, unsteady, time, failures, client, budget; engine: nothing but failures, and it is down."""
     why: str
     row: LevelRow | None
     took_s: float
@@ -116,7 +117,7 @@ class LevelRunner:
             now = self._now()
             state = progress(order.agents, now, self._book.loads(level.t), self._book.turns(level.t))
             if state.halted_by is not None:
-                return state.halted_by, state.waits_for
+                return self._halted(level, state)
             if now >= order.until:
                 return _cut(self._book.row(now), state)
             spent = now - (
@@ -131,6 +132,15 @@ class LevelRunner:
                 patience = GRACE if order.purpose is not None and not (row and row.valid) else 1.0
                 if late and spent >= patience * order.at_most_s:
                     return "unsteady", _late(row, state, spent)
+
+    def _halted(self, level: Level, state: Progress) -> tuple[str, str]:
+        """How a level ends that never will be judged."""
+        assert state.halted_by is not None
+        turns = self._book.turns(level.t)
+        engine = self._book.engine(turns[-1].engine if turns else None)
+        if state.halted_by == "failures" and engine is not None and engine.state not in SERVING:
+            return "engine", f"the engine is not serving ({engine.state}); {state.waits_for}"
+        return state.halted_by, state.waits_for
 
 
 def _announcement(order: LevelOrder) -> str:
