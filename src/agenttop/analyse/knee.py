@@ -88,6 +88,8 @@ def _too_few(levels: Sequence[Pooled]) -> Knee:
 def _cliff(points: Sequence[LevelPoint], levels: Sequence[Pooled], noise: Noise, measure: str) -> Cliff:
     found = fall.signs(points, levels, noise, measure)
     tested = [point.agents for point in points]
+    if not found and not levels:
+        return Cliff(why="no level can be judged", predicted=predict_cliff(points))
     if not found:
         unknown = [
             name
@@ -101,7 +103,7 @@ def _cliff(points: Sequence[LevelPoint], levels: Sequence[Pooled], noise: Noise,
         seen = "no drop of throughput" + (
             f"; {', '.join(unknown)} not known" if unknown else ", nothing else lost"
         )
-        return Cliff(why=f"{seen} up to {tested[-1]}", predicted=predict_cliff(points))
+        return Cliff(why=f"{seen} up to {levels[-1].agents}", predicted=predict_cliff(points))
     first, *others = found
     fine = [agents for agents in tested if agents < first.agents]
     low = fine[-1] if fine else None

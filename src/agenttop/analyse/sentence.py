@@ -25,7 +25,7 @@ def in_one_sentence(
     if not judged:
         why = points[-1].why_invalid or "no throughput is known"
         return f"No level can be judged, up to {_agents(most)}: {why}."
-    parts = [_of_knee(knee, points, judged), _of_cliff(cliff, most)]
+    parts = [_of_knee(knee, points, judged), _of_cliff(cliff, judged[-1])]
     if held is not None:
         parts.append(_of_capacity(held))
     if floor is not None:
