@@ -176,3 +176,11 @@ def test_control_characters_in_a_table_do_not_reach_the_terminal(tmp_path: Path,
     path.write_text("agents,decode_tok_s,\x1b[31mred\n1,2,3\n", encoding="utf-8")
     _, out, err = said(capsys, "knee", "--table", path)
     assert "\x1b" not in out + err
+
+
+def test_compare_says_of_a_recording_what_knee_says(climb: Path, capsys: Capture) -> None:
+    _, report, _ = said(capsys, "knee", climb, "--json")
+    _, compared, _ = said(capsys, "compare", climb, "--format", "json")
+    sentence = json.loads(report)["sentence"].rstrip(".")
+    told = json.loads(compared)["story"]
+    assert any(line.endswith(sentence[0].lower() + sentence[1:]) for line in told), (sentence, told)

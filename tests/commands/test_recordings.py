@@ -82,9 +82,10 @@ def test_compare_fits_120_columns_and_says_what_follows(tmp_path: Path, capsys: 
     assert max(map(len, out.splitlines())) <= 120
     tables = out.split("\n\n")
     assert tables[0].count("…") == 8
-    assert tables[1].splitlines()[0].split()[:3] == ["file", "agents", "KV"]
-    assert "not known of any level: again, preempt, limit" in tables[1]
-    words = tables[2].replace("\n  ", " ")
+    assert tables[1].startswith("valid, but warming: ")
+    assert tables[2].splitlines()[0].split()[:3] == ["file", "agents", "KV"]
+    assert "not known of any level: again, preempt, limit" in tables[2]
+    words = tables[3].replace("\n  ", " ")
     assert "another-host-with-a-long-name against a-host-with-a-long-name.example.org with 4 agents" in words
     assert "-50 % decode per agent" in words or "2.0 times less decode per agent" in words
     _, out, _ = said(capsys, "compare", *paths_of, "--format", "json")

@@ -112,16 +112,15 @@ def _pool(seen: Seen, smaller: Sequence[Seen]) -> str | None:
 def _thermal(seen: Seen, smaller: Sequence[Seen]) -> str | None:
     if seen.thermal_share is None or seen.thermal_share <= THROTTLED_SHARE:
         return None
-    return (
-        f"heat held the clocks down in {units.percent(seen.thermal_share)} of {seen.gpu_samples} GPU samples"
-    )
+    share = units.percent(seen.thermal_share)
+    return f"heat held the clocks down for {share} of it ({seen.gpu_samples} GPU samples)"
 
 
 def _power(seen: Seen, smaller: Sequence[Seen]) -> str | None:
     if seen.power_share is None or seen.power_share <= THROTTLED_SHARE:
         return None
     share = units.percent(seen.power_share)
-    return f"a power limit held the clocks down in {share} of {seen.gpu_samples} GPU samples"
+    return f"a power limit held the clocks down for {share} of it ({seen.gpu_samples} GPU samples)"
 
 
 def _pcie(seen: Seen, smaller: Sequence[Seen]) -> str | None:

@@ -173,11 +173,20 @@ def engine(span: Span, engines: Sequence[EngineSample]) -> Figures:
 
 def machine(hosts: Sequence[HostSample], gpus: Sequence[GpuSample]) -> Figures:
     """Processor and throttling."""
-    looked = [gpu for gpu in gpus if gpu.throttle is not None]
+    looked = [held_down(gpu) for gpu in gpus if gpu.throttle is not None]
+    counted = [share for gpu in gpus if (share := _counted(gpu)) is not None]
+    # A throttle that comes and goes within a sample shows in the driver's time counters only.
+    shares = [sum(some) / len(some) for some in (looked, counted) if some]
     return {
         "cpu_max_fraction": max((h.cpu_fraction for h in hosts if h.cpu_fraction is not None), default=None),
-        "gpu_throttled_fraction": sum(map(held_down, looked)) / len(looked) if looked else None,
+        "gpu_throttled_fraction": max(shares, default=None),
     }
+
+
+def _counted(gpu: GpuSample) -> float | None:
+    """Share of the sample's window held down by power or heat, by the driver's time counters."""
+    known = [s for s in (gpu.throttle_power_fraction, gpu.throttle_thermal_fraction) if s is not None]
+    return min(1.0, sum(known)) if known else None
 
 
 def held_down(gpu: GpuSample) -> bool:

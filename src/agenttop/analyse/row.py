@@ -81,7 +81,8 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that were a second or later attempt."""
     cpu_max_fraction: float | None = None
     gpu_throttled_fraction: float | None = None
-    """Share of GPU samples with a reason that held the clocks down."""
+    """Share of the GPU samples with a reason that held the clocks down, or of the time by the driver's own
+    counters, whichever is more."""
     decode_drift_fraction: float | None = None
     """Decode rate of the last third of the turns against the first, as a share of the median."""
     estimated_fraction: float | None = None

@@ -38,15 +38,28 @@ class Series:
     points: list[LevelPoint]
     all_points: list[LevelPoint]
     rows: list[LevelRow]
+    sentence: str | None = None
+    """What is known of its knee and cliff already."""
 
     def at(self, agents: int) -> LevelPoint:
         """The level of so many agents, which must be one of them."""
         return next(point for point in self.points if point.agents == agents)
 
 
-def story(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Sentences on all files: who falls off and who scales, who against whom, where each one ends."""
-    series = _series(rows)
+def story(
+    rows: Sequence[Mapping[str, Any]],
+    points: Mapping[str, Sequence[LevelPoint]] | None = None,
+    sentences: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Sentences on all files: who falls off and who scales, who against whom, where each one ends.
+
+    Args:
+        rows: the levels of all files, as `compare.level_rows` gives them.
+        points: by file, the same levels with their requests: their scatter tells what is beyond chance. So
+            what is said of a knee is what `agenttop knee` says of the same file.
+        sentences: by file, what is known of its knee and cliff already, e.g. from the search that made it.
+    """
+    series = _series(rows, points or {}, sentences or {})
     if not series:
         return []
     lines: list[str] = []
@@ -54,7 +67,7 @@ def story(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         lines += _differing(series)
         joined = _joined(series)
         if joined is not None:
-            return [*lines, *_each(joined, measure=None)]
+            return [*lines, *_each(joined)]
         shared = _shared(series)
         if not shared:
             lines.append(
@@ -69,14 +82,18 @@ def story(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines + [line for one in series for line in _each(one)]
 
 
-def _series(rows: Sequence[Mapping[str, Any]]) -> list[Series]:
+def _series(
+    rows: Sequence[Mapping[str, Any]],
+    points_by_file: Mapping[str, Sequence[LevelPoint]],
+    sentences: Mapping[str, str],
+) -> list[Series]:
     by_file: dict[str, list[LevelRow]] = {}
     for row in rows:
         by_file.setdefault(row["file"], []).append(msgspec.convert(dict(row), LevelRow))
     names = _names(by_file)
     series = []
     for file, levels in list(by_file.items())[:MOST_SERIES]:
-        points = [point_of(level) for level in levels]
+        points = list(points_by_file.get(file) or map(point_of, levels))
         series.append(
             Series(
                 name=names[file],
@@ -85,6 +102,7 @@ def _series(rows: Sequence[Mapping[str, Any]]) -> list[Series]:
                 points=[point for point in merged(points) if point.valid],
                 all_points=points,
                 rows=levels,
+                sentence=sentences.get(file),
             )
         )
     return series
@@ -216,15 +234,14 @@ def _span(low: float, high: float) -> str:
     return f"{_times(low)} to {_times(high)}"
 
 
-def _each(one: Series, *, measure: str | None = "decode_tok_s") -> list[str]:
+def _each(one: Series) -> list[str]:
     """Where one recording ends: knee and cliff, when it becomes too slow, and what binds."""
     if not one.points:
         return [f"{one.name}: no level can be judged"]
     lines = []
     if len(one.points) > 1:
-        known = measure is None or any(point.decode_tok_s for point in one.points)
-        report = analyse(one.all_points, draws=0, measure=measure if known else None)
-        sentence = report.sentence[0].lower() + report.sentence[1:].rstrip(".")
+        found = one.sentence or analyse(one.all_points).sentence
+        sentence = found[0].lower() + found[1:].rstrip(".")
         lines.append(f"{one.name}: {_still(one)}{sentence}")
     parts = [*_slow(one), *_budget(one), *_bound(one)]
     if parts:

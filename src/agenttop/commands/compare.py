@@ -15,10 +15,12 @@ from agenttop.model import units
 from agenttop.model.text import printable
 
 if TYPE_CHECKING:
+    from agenttop.analyse.points import LevelPoint
     from agenttop.analyse.probes import ProbeRow
 
 Row = dict[str, Any]
 Rows = Sequence[Row]
+Points = dict[str, "Sequence[LevelPoint]"]
 Columns = tuple[tuple[str, Callable[[Row], str]], ...]
 
 FORMATS = ("table", "markdown", "csv", "json")
@@ -104,7 +106,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the levels of all files. Raises AgenttopError for a file that is no recording."""
-    from agenttop.analyse.compare import level_rows
     from agenttop.analyse.probes import probe_rows
     from agenttop.errors import UsageError
 
@@ -113,14 +114,16 @@ def run(arguments: argparse.Namespace) -> int:
             f"--chart does not go with --format {arguments.format}", "use it with --format table"
         )
     rows: list[Row] = []
+    points: Points = {}
     for file in arguments.files:
-        some = level_rows([Path(file)])
+        some, points[file] = _levels(file)
         if not some:
             sys.stderr.write(
                 f"agenttop: {printable(file)} has no level: no agents ran while it was recorded\n"
             )
         rows += some
-    sys.stdout.write(render(rows, arguments.format, probe_rows(map(Path, arguments.files))))
+    probes = probe_rows(map(Path, arguments.files))
+    sys.stdout.write(render(rows, arguments.format, probes, points=points))
     if arguments.chart and rows:
         from agenttop.commands.chart import charts
 
@@ -128,11 +131,36 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def render(rows: Rows, form: str, probes: Sequence[ProbeRow] = ()) -> str:
-    """The rows in one of `FORMATS`, and answers to probes where there are any; ends with a newline."""
+def _levels(file: str) -> tuple[list[Row], Sequence[LevelPoint]]:
+    """The levels of a recording as rows, and with their requests."""
+    import msgspec
+
+    from agenttop.analyse.compare import rows_of
+    from agenttop.analyse.material import of_recording
+    from agenttop.analyse.points import points_of
+    from agenttop.record.read import Recording
+
+    with Recording(Path(file)) as recording:
+        material = of_recording(recording)
+    rows = rows_of(material, file)
+    return [msgspec.to_builtins(row) for row in rows], points_of(material, rows)
+
+
+def render(
+    rows: Rows,
+    form: str,
+    probes: Sequence[ProbeRow] = (),
+    *,
+    points: Points | None = None,
+    sentences: dict[str, str] | None = None,
+) -> str:
+    """The rows in one of `FORMATS`, and answers to probes where there are any; ends with a newline.
+
+    `points` and `sentences`: see `analyse.story.story`.
+    """
     match form:
         case "json":
-            return _as_json(rows, probes)
+            return _as_json(rows, probes, points)
         case "csv":
             return _as_csv(rows)
     from agenttop.commands import cells, probe_table
@@ -141,13 +169,13 @@ def render(rows: Rows, form: str, probes: Sequence[ProbeRow] = ()) -> str:
     if form == "markdown":
         header = [name for name, _ in COLUMNS]
         table = [[show(row) for _, show in COLUMNS] for row in rows]
-        return cells.markdown(header, table, LEFT) + _remarks(rows, "- not valid: ") + below
+        return cells.markdown(header, table, LEFT) + _remarks(rows, "- ") + below
     if not rows:
         return "no levels\n" + below
     parts = [
-        _table(rows, (*NAMES, *SPEEDS)) + _remarks(rows, "not valid: "),
+        _table(rows, (*NAMES, *SPEEDS)) + _remarks(rows),
         _table(rows, (NAMES[0], NAMES[2], *CAUSES), 1),
-        _words(rows),
+        _words(rows, points, sentences),
     ]
     return "\n".join(part for part in parts if part) + below
 
@@ -195,19 +223,26 @@ def _without_middle(text: str, most: int) -> str:
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
-def _words(rows: Rows) -> str:
+def _words(rows: Rows, points: Points | None, sentences: dict[str, str] | None) -> str:
     from agenttop.analyse.story import story
 
     lines = [
         textwrap.fill(printable(line), WIDTH, initial_indent="- ", subsequent_indent="  ")
-        for line in story(rows)
+        for line in story(rows, points, sentences)
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _remarks(rows: Rows, before: str) -> str:
-    remarks = [f"{before}{_named(row)}: {row['why_invalid']}\n" for row in rows if not row["valid"]]
-    return "".join(["\n", *remarks]) if remarks else ""
+def _remarks(rows: Rows, bullet: str = "") -> str:
+    """Levels that are not valid, and those that are but were not steady, with the reason."""
+    remarks = []
+    for row in rows:
+        if not row["valid"]:
+            remarks.append(f"not valid: {_named(row)}: {row['why_invalid']}")
+        elif row["steady"] not in (None, "steady") and row["why_steady"]:
+            remarks.append(f"valid, but {row['steady']}: {_named(row)}: {row['why_steady']}")
+    wrapped = [textwrap.fill(bullet + text, WIDTH, subsequent_indent="  ") + "\n" for text in remarks]
+    return "".join(["\n", *wrapped]) if wrapped else ""
 
 
 def _named(row: Row) -> str:
@@ -215,13 +250,13 @@ def _named(row: Row) -> str:
     return f"{printable(Path(row['file']).name)} level {row['level']} ({agents})"
 
 
-def _as_json(rows: Rows, probes: Sequence[ProbeRow]) -> str:
+def _as_json(rows: Rows, probes: Sequence[ProbeRow], points: Points | None) -> str:
     import msgspec
 
     from agenttop.analyse.story import story
     from agenttop.commands import probe_table
 
-    out = {"schema": 1, "levels": rows, "story": story(rows), **probe_table.values(probes)}
+    out = {"schema": 1, "levels": rows, "story": story(rows, points), **probe_table.values(probes)}
     return msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n"
 
 

@@ -70,7 +70,9 @@ class Figures:
         """The table of levels, then the three figures and what became of the search."""
         from agenttop.commands.compare import render
 
-        text = render(self.rows, "table")
+        file = self.rows[0]["file"] if self.rows else ""
+        said = {file: self.report["sentence"]} if self.report and "sentence" in self.report else {}
+        text = render(self.rows, "table", points={file: self.points}, sentences=said)
         if self.report and "sentence" in self.report:
             text += "\n" + _in_words(self.report, self.points)
         search = (self.report or {}).get("search")
