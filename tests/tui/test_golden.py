@@ -38,6 +38,7 @@ SCENES: dict[str, tuple[list[Frame], float, Play | None]] = {
     "idle-no-gpu": (scenes.idle(), 8.3, None),
     "four-agents": (RUNNING, 200.4, None),
     "four-agents-gpu": (scenes.running(gpus=1, demo=False), 200.4, None),
+    "two-gpus": (scenes.running(60, gpus=2, demo=False), 60.4, None),
     "unified-256-slots": (scenes.running(60, agents=8, slots=256, unified=True), 60.4, None),
     "replay": ([frame for frame in RUNNING if frame.t <= 120.4], 120.4, replayed(RUNNING)),
     "stale": (scenes.running(60), 72.0, None),

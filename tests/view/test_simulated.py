@@ -67,7 +67,7 @@ def gpus(engine_url: str | None) -> tuple[list[str], list[str]]:
     store = folded([*vllm_scenes.searching(), real, local], 401.0)
     look = Look(engine=engine_url)
     lines = [plain(line) for line in compose(store, 80, 24, look).lines]
-    return [gpu.name for gpu in simulated.gpus(store, look)], [line for line in lines if "NVIDIA" in line]
+    return [gpu.name for gpu in simulated.gpus(store, look)], [line for line in lines if "VRAM" in line]
 
 
 def test_gpus_of_the_engine_in_focus_and_of_nobody_else() -> None:

@@ -23,6 +23,9 @@ from agenttop.view.spans import Line, beside, box, fit, rule, wrap
 from agenttop.view.store import Store
 
 LEAST = (60, 16)
+HOST_LINES = 5
+"""What the host panel has to say, all of it."""
+
 MEDIUM = (100, 30)
 WIDE = (160, 45)
 
@@ -134,10 +137,13 @@ def _medium(draft: _Draft) -> None:
     engines = _engine(draft, at_right, upper)
     look = draft.look
     if gpus(store, look):
-        cards = _boxed("GPU", gpu.title(store, look), left, upper, lambda w, h: gpu.gpu(store, w, h, look))
-        draft.lines += beside(cards, left, engines, at_right)
-        hosts = _boxed("host", _host_title(draft), left, lower - 1, lambda w, h: host(store, w, h))
-        draft.lines += beside(hosts, left, _chart(draft, at_right, lower - 1), at_right)
+        # The two columns need not have their boxes at the same height: many cards take lines of the host.
+        tall = max(upper, min(upper + lower - 1 - HOST_LINES - 2, gpu.lines_wanted(store, look) + 2))
+        low = upper + lower - 1 - tall
+        cards = _boxed("GPU", gpu.title(store, look), left, tall, lambda w, h: gpu.gpu(store, w, h, look))
+        hosts = _boxed("host", _host_title(draft), left, low, lambda w, h: host(store, w, h))
+        at_left = [*cards, *hosts]
+        draft.lines += beside(at_left, left, [*engines, *_chart(draft, at_right, lower - 1)], at_right)
     else:
         hosts = _boxed("host", _host_title(draft), left, upper, lambda w, h: _host_and_no_gpu(store, w, h))
         draft.lines += [*beside(hosts, left, engines, at_right), *_chart(draft, width, lower)]
@@ -153,14 +159,16 @@ def _wide(draft: _Draft) -> None:
     has_gpus = bool(gpus(store, look))
     first = width * 38 // 100 if has_gpus else width * 52 // 100
     second = (width - first) // 2 if has_gpus else width - first
-    lines = _engine(draft, first, 8)
+    upper = gpu.lines_wanted(store, look) + 2
+    lines = _engine(draft, first, upper)
     if has_gpus:
         third = width - first - second
-        cards = _boxed("GPU", gpu.title(store, look), second, 8, lambda w, h: gpu.gpu(store, w, h, look))
-        hosts = _boxed("host", _host_title(draft), third, 8, lambda w, h: host(store, w, h))
+        title = gpu.title(store, look)
+        cards = _boxed("GPU", title, second, upper, lambda w, h: gpu.gpu(store, w, h, look))
+        hosts = _boxed("host", _host_title(draft), third, upper, lambda w, h: host(store, w, h))
         lines = beside(beside(lines, first, cards, second), first + second, hosts, third)
     else:
-        hosts = _boxed("host", _host_title(draft), second, 8, lambda w, h: _host_and_no_gpu(store, w, h))
+        hosts = _boxed("host", _host_title(draft), second, upper, lambda w, h: _host_and_no_gpu(store, w, h))
         lines = beside(lines, first, hosts, second)
     draft.lines += lines
     tall = _table_height(draft, draft.left - 2, keep=24, above=_load_height(draft))
