@@ -110,13 +110,15 @@ def test_refused_connections_are_waited_for(start_sim_here) -> None:
 
 
 def test_a_stall_is_shown_long_before_it_is_a_failure(start_sim_here) -> None:
-    engine = start_sim_here(wire="vllm", fault=["stall=4s@request=4"])
+    engine = start_sim_here(wire="vllm", speedup=10, fault=["stall=40s@request=4"])
     with driver() as d:
-        agents_on(d, engine, "vllm", output=60, queue_s=60, stall_s=60)
+        sizes = profile(limit=1800, first=50, output=350, queue_s=600, stall_s=600)
+        d.configure(engine.url, sizes, 2048, slots_like="vLLM", clock_rate=10.0)
+        d.launch(1)
         shown = d.until(
             lambda: (a := d.agent("a1")) and a.state == "stalled" and a, "the agent to be shown as stalled"
         )
-        assert shown.silent_s >= 1.0
+        assert shown.silent_s >= 10.0
         event = d.until(lambda: d.events("agent.stalled"), "the event")[0]
         assert (event.subject, event.severity) == ("a1", "warn")
         assert event.text.startswith("a1 stalled: nothing for ")
@@ -124,9 +126,11 @@ def test_a_stall_is_shown_long_before_it_is_a_failure(start_sim_here) -> None:
         d.until(lambda: d.events("agent.unstalled"), "it to go on")
         d.until(lambda: d.load().stalled == 0, "the count to fall")
         assert not [turn for turn in d.turns() if turn.error_kind]
-    states = [frame.state for frame in d.of(AgentSample)]
-    after = states[len(states) - states[::-1].index("stalled") :]
-    assert "decode" in after
+        states = [frame.state for frame in d.of(AgentSample)]
+        # ten times faster than life the rest of the reply may be over before the next sample
+        after = states[len(states) - states[::-1].index("stalled") :]
+        assert after
+        assert set(after) <= {"decode", "queued", "prefill", "tool", "compact"}
 
 
 def test_keep_alives_are_told_from_silence(start_sim_here) -> None:

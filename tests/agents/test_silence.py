@@ -56,7 +56,9 @@ def test_the_first_token_is_waited_for_by_the_size_of_the_prompt() -> None:
 def test_between_tokens_the_longest_gap_before_counts() -> None:
     habit = Habit()
     habit.ended(whole(ttft=0.1, gaps=[0.02, 0.9, 0.02]))
-    assert habit.allowed_s(decoding(2.0), None, 3.0) == pytest.approx(9.0)
+    assert habit.allowed_s(decoding(2.0), None, 3.0) == silence.NEXT_FLOOR_S
+    habit.ended(whole(ttft=0.1, gaps=[0.02, 5.0, 0.02]))
+    assert habit.allowed_s(decoding(2.0), None, 3.0) == pytest.approx(20.0)
     quick = Habit()
     quick.ended(whole(ttft=0.1, gaps=[0.02] * 50))
     assert quick.allowed_s(decoding(2.0), None, 3.0) == silence.NEXT_FLOOR_S
@@ -64,22 +66,77 @@ def test_between_tokens_the_longest_gap_before_counts() -> None:
 
 def test_a_keep_alive_lengthens_patience_and_stale_ones_do_not() -> None:
     habit = Habit()
-    habit.ended(whole(ttft=0.1, gaps=[0.3] * 5))
+    habit.ended(whole(ttft=0.1, gaps=[3.0] * 5))
     reply = decoding(last=10.0)
-    assert habit.allowed_s(reply, None, 14.0) == pytest.approx(3.0)
-    reply.t_any_byte = 13.0
-    assert habit.allowed_s(reply, None, 14.0) == pytest.approx(9.0)
-    assert habit.allowed_s(reply, None, 17.0) == pytest.approx(3.0)
+    assert habit.allowed_s(reply, None, 24.0) == pytest.approx(12.0)
+    reply.t_any_byte = 23.0
+    assert habit.allowed_s(reply, None, 24.0) == pytest.approx(36.0)
+    assert habit.allowed_s(reply, None, 37.0) == pytest.approx(12.0)
 
 
 def test_an_agent_without_a_past_goes_by_the_others() -> None:
     shared = Habit()
     old, new = Habit(shared=shared), Habit(shared=shared)
-    old.ended(whole(ttft=6.0, gaps=[0.5]))
+    old.ended(whole(ttft=6.0, gaps=[5.0]))
     assert new.allowed_s(waiting(), 1000, 1.0) == pytest.approx(24.0)
-    assert new.allowed_s(decoding(2.0), None, 3.0) == pytest.approx(5.0)
+    assert new.allowed_s(decoding(2.0), None, 3.0) == pytest.approx(20.0)
     new.ended(whole(ttft=3.0, gaps=[0.1]))
-    assert new.allowed_s(waiting(), 1000, 1.0) == pytest.approx(12.0)
+    # What the engine lets others wait is no stall of this one.
+    assert new.allowed_s(waiting(), 1000, 1.0) == pytest.approx(24.0)
+    assert new.allowed_s(decoding(2.0), None, 3.0) == pytest.approx(20.0)
+
+
+def test_queued_behind_the_prompts_of_others_is_not_stalled() -> None:
+    shared = Habit()
+    habits = [Habit(shared=shared) for _ in range(3)]
+    replies = [waiting() for _ in habits]
+    for habit, reply in zip(habits, replies, strict=True):
+        habit.began(reply)
+    mine = replies[0]
+    replies[1].t_progress = 95.0
+    assert habits[0].allowed_s(mine, 1000, 100.0) == 3 * silence.FIRST_UNKNOWN_S
+    # Nobody gets on: the engine does nothing for anyone.
+    assert habits[0].allowed_s(mine, 1000, 110.0) == silence.FIRST_UNKNOWN_S
+    habits[1].ended(replies[1])
+    habits[2].ended(replies[2])
+    assert shared.flying == [mine]
+
+
+def test_a_prompt_that_is_read_may_hold_up_those_who_decode() -> None:
+    shared = Habit()
+    mine, reader, third = (Habit(shared=shared) for _ in range(3))
+    mine.ended(whole(ttft=90.0, gaps=[0.02] * 5))
+    reply, prompt, other = decoding(2.0), waiting(1.0), decoding(3.0)
+    mine.began(reply)
+    third.began(other)
+    assert mine.allowed_s(reply, None, 20.0) == silence.NEXT_FLOOR_S
+    reader.began(prompt)
+    assert mine.allowed_s(reply, None, 20.0) == 90.0
+    other.t_last_token = 19.0  # another one gets its tokens all the same
+    assert mine.allowed_s(reply, None, 20.0) == silence.NEXT_FLOOR_S
+
+
+def test_gaps_of_the_reply_itself_count_and_a_rare_one_is_found() -> None:
+    reply = whole(ttft=0.1, gaps=[0.02] * 5000 + [15.0] + [0.02] * 5001)
+    assert Habit().allowed_s(reply, None, reply.t_last_token + 1.0) == pytest.approx(60.0)
+    habit = Habit()
+    habit.ended(reply)
+    assert habit.allowed_s(decoding(2.0), None, 3.0) == pytest.approx(60.0)
+
+
+def test_a_stall_that_is_over_was_as_long_as_it_was_seen() -> None:
+    from types import SimpleNamespace
+
+    from agenttop.agents.stalls import Stalls
+
+    stalls, agent = Stalls(), SimpleNamespace(name="a4", state="stalled", silent_s=12.6, kept_alive=False)
+    (begun,) = stalls.news([agent])
+    assert begun[1] == "a4 stalled: nothing for 13 s, far longer than usual"
+    agent.silent_s = 0.044  # it moves, and nobody has looked yet
+    assert stalls.news([agent]) == []
+    agent.state = "decode"
+    (over,) = stalls.news([agent])
+    assert over[1] == "a4 no longer stalled: 13 s of silence"
 
 
 def test_failures_are_no_habit() -> None:

@@ -17,7 +17,7 @@ from agenttop.agents.plan import Step
 from agenttop.agents.reply import Reply
 from agenttop.agents.retry import Retry
 from agenttop.agents.settings import Profile, child_profile
-from agenttop.agents.silence import Habit
+from agenttop.agents.silence import LEAST_S, Habit
 from agenttop.agents.text import TextSource
 from agenttop.agents.trace import USUAL_INPUT, plan_for
 from agenttop.model.frames import AgentSample, Turn
@@ -95,6 +95,8 @@ class Agent:
         self._stalled_in, self._moved_last = "", 0.0
         """The state it was in before it stalled, and when it last moved."""
         self.state = "waiting"
+        self.started = False
+        """Its time has come, so that it is part of the load; before that it waits for its staggered start."""
         self._since = self._now()
         self._until: float | None = at
         self._halting = False
@@ -172,7 +174,9 @@ class Agent:
         if self.state == "stalled":
             if reply.t_moved > self._moved_last:
                 self._enter(self._stalled_in)
-        elif self.silent_s > self._habit.allowed_s(reply, self._sizes.expected, now):
+        elif self.silent_s > LEAST_S and self.silent_s > self._habit.allowed_s(
+            reply, self._sizes.expected, now
+        ):
             self._stalled_in, self._moved_last = self.state, reply.t_moved
             self._enter("stalled")
 
@@ -239,6 +243,7 @@ class Agent:
         self._client.warm()
         if not await self._rest("waiting", self._ready_at):
             return
+        self.started = True
         if primed is not None and not (await self._deliver("prime") and await self._pause_before(step)):
             return
         while await self._take(step) and await self._delegate(step.children):
@@ -447,9 +452,12 @@ class Agent:
         self._rate.clear()
         reply = self._reply = Reply(self._on_reply if kind in ("turn", "sub") else None)
         self._enter(kind if kind in ("compact", "prime") else "queued")
-        await self._client.send(body, reply)
+        self._habit.began(reply)
+        try:
+            await self._client.send(body, reply)
+        finally:
+            self._habit.ended(reply)
         self._reply = None
-        self._habit.ended(reply)
         self._output_total += reply.output_tokens or 0
         if reply.t_first_token is not None and reply.t_sent is not None:
             self._ttft = reply.t_first_token - reply.t_sent

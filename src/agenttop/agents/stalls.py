@@ -19,7 +19,7 @@ class Stalls:
 
     def __init__(self) -> None:
         self._stalled: dict[str, float] = {}
-        """Agents in state stalled, and how long they have been silent."""
+        """Agents in state stalled, and the longest they were seen silent: what moved last is late news then."""
 
     def news(self, agents: Iterable[Agent]) -> list[News]:
         """What has changed since the last look."""
@@ -28,7 +28,9 @@ class Stalls:
             return []
         fresh = [agent for name, agent in now.items() if name not in self._stalled]
         over = {name: silent for name, silent in self._stalled.items() if name not in now}
-        self._stalled = {name: agent.silent_s for name, agent in now.items()}
+        self._stalled = {
+            name: max(agent.silent_s, self._stalled.get(name, 0.0)) for name, agent in now.items()
+        }
         found: list[News] = []
         if fresh:
             longest = max(agent.silent_s for agent in fresh)
