@@ -128,6 +128,16 @@ def test_a_queued_request_is_cancelled_too(start_llama) -> None:
         d.until(lambda: d.load() and d.load().active == 1, "the count")
 
 
+def test_an_agent_that_waits_for_its_start_is_not_active(llama_server) -> None:
+    with driver() as d:
+        d.configure(llama_server.url, profile(limit=1800, first=200, output=100), 2048)
+        d.launch(1)
+        d.launch(2, at=3600.0, first=2)
+        d.until(lambda: d.turns(agent="a1"), "a turn of the one that has started")
+        d.until(lambda: d.load() and d.load().turns_done, "the count")
+        assert {(load.active, load.target) for load in d.of(LoadSample) if load.turns_done} == {(1, 3)}
+
+
 def test_live_counts_rates_and_states_while_streaming(start_llama) -> None:
     server = start_llama(shape=STEADY, context=8192)
     with driver() as d:

@@ -43,6 +43,31 @@ def test_a_ramp_climbs_and_leaves_its_last_agents_running(llama_server):
 
 
 @pytest.mark.slow
+def test_a_level_of_a_ramp_is_held_once_all_its_agents_run(llama_server):
+    with live(urls=[llama_server.url], record=False) as session:
+        session.source.send(ramp(llama_server.url, 3, 3, hold_s=1.5, stagger_s=1.0))
+        session.until(lambda: events(session, "ramp.end"))
+        (level,) = session.of(Level)
+        assert level.t_end == pytest.approx(level.t + 2.0 + 1.5, abs=0.3)
+        assert "held once all of them run" in events(session, "run.level")[0].text
+        loads = session.of(LoadSample)
+        assert all(load.active < 3 for load in loads if load.t < level.t + 1.9)
+        session.until(lambda: session.load.active == 3)
+        # It was not the user who set its agents off.
+        assert {event.source for event in events(session, "agents.target")} == {"node"}
+
+
+@pytest.mark.slow
+def test_a_level_too_short_for_its_staggered_starts_says_so(llama_server, tmp_path):
+    with live(urls=[llama_server.url], out=tmp_path / "short.agenttop") as session:
+        plan = c.RunPlan(engine=llama_server.url, profile=QUICK, levels=[3], seconds=2.0, stagger_s=60.0)
+        session.source.send(plan)
+        session.until_ended(60)
+        assert "the staggered starts of the agents take 2.0 m" in session.event("run.starts").text
+        assert max(load.active for load in session.of(LoadSample)) == 1
+
+
+@pytest.mark.slow
 def test_steering_by_hand_ends_a_ramp_with_a_sentence(llama_server):
     with live(urls=[llama_server.url], record=False) as session:
         session.source.send(ramp(llama_server.url, 1, 4, hold_s=600.0))

@@ -302,13 +302,13 @@ class Driver:
         fresh, self._tokens_before = totals.output_tokens - self._tokens_before, totals.output_tokens
         counted = all(reply.output_tokens is not None for reply in replies if reply.events)
         load, window = self._load, readings.window_s
-        active = sum(agent.parent is None for agent in agents)
+        own_agents = [agent for agent in agents if agent.parent is None]
         sample = LoadSample(
             t=self._now(),
             engine=load.engine if load is not None else None,
             profile=load.profile_name if load is not None else None,
-            target=active,
-            active=active,
+            target=len(own_agents),
+            active=sum(agent.started for agent in own_agents),
             in_flight=len(replies),
             paused=self._paused,
             window_s=window,

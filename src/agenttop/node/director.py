@@ -95,10 +95,12 @@ class Director:
         """The load in force."""
         return self._plan
 
-    async def start(self, command: c.StartAgents, within_s: float | None = None) -> None:
+    async def start(
+        self, command: c.StartAgents, within_s: float | None = None, *, source: str = "you"
+    ) -> None:
         """Fit the profile to the engine and bring the agents to the target. Raises RefusedError.
 
-        `within_s`: as in `set_target`.
+        `within_s`, `source`: as in `set_target`.
         """
         check_target(command.target)
         sample = await self._ready_engine(command.engine)
@@ -119,18 +121,19 @@ class Director:
             overrides=command.overrides,
         )
         if self._plan is None or not _same_load(plan, self._plan):
-            self._announce(plan)
+            self._announce(plan, source)
             self._halt(list(self._names))
         self._plan, self._profile, self._stagger_s = plan, scaled.profile, command.stagger_s
         await self._ensure_driver()
         self._configure(sample)
         self._hub.publish([plan])
-        await self.set_target(command.target, within_s)
+        await self.set_target(command.target, within_s, source=source)
 
-    async def set_target(self, target: int, within_s: float | None = None) -> None:
+    async def set_target(self, target: int, within_s: float | None = None, *, source: str = "you") -> None:
         """Launch more agents, one stagger apart, or stop the youngest. Raises RefusedError.
 
-        `within_s`: the last one starts no later than this from now; the gaps shrink as they must.
+        `within_s`: the last one starts no later than this from now; the gaps shrink as they must. `source`:
+        who wants it, you or the node, as the event has it.
         """
         check_target(target)
         plan = self._plan
@@ -139,7 +142,7 @@ class Director:
         before, self.target = self.target, target
         if target != before:
             text = f"agents {before} → {target} ({plan.profile})"
-            self._event("agents.target" if target > before else "agents.fewer", text)
+            self._event("agents.target" if target > before else "agents.fewer", text, source=source)
         if target > len(self._names):
             await self._ensure_driver()
             self._launch(target - len(self._names), within_s)
@@ -193,14 +196,15 @@ class Director:
             driver, self._driver = self._driver, None
             await driver.stop()
 
-    def _announce(self, plan: Plan) -> None:
+    def _announce(self, plan: Plan, source: str) -> None:
         """Say what load it will be, how it was fitted, and that agents of another load make room for it."""
         told = [note for note in plan.notes if not note.startswith("medians")]
         fitted = f": {'; '.join(told)}" if told else ""
         self._event("agents.load", f"load {plan.profile}{fitted}", source="node")
         if self._names and self._plan is not None:
             count = units.plural(len(self._names), "agent")
-            self._event("agents.replaced", f"{count} of {self._plan.profile} replaced by {plan.profile}")
+            text = f"{count} of {self._plan.profile} replaced by {plan.profile}"
+            self._event("agents.replaced", text, source=source)
 
     def _event(self, name: str, text: str, *, source: str = "you", subject: str | None = None) -> None:
         self._hub.event(name, text, source=source, subject=subject)

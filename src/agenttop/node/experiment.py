@@ -74,6 +74,7 @@ class Experiments:
                     origin="ramp",
                     fresh=agents < before or agents in levels[:number],
                     seconds=ramp.hold_s,
+                    held=True,
                 )
                 await runner.run(order, start if number == 0 else None)
                 before = agents

@@ -23,6 +23,9 @@ LEAST_LOOK_S = 0.05
 JUDGE_SHARE = 0.08
 """The row of a level in progress costs more the longer it runs: it is asked for after this much more time."""
 
+LEAST_TOLD_S = 0.5
+"""Staggered starts that take less are not worth a word."""
+
 GRACE = 2.0
 """A level that cannot be judged yet may take so many times what it was given, where the budget allows."""
 
@@ -41,6 +44,8 @@ class LevelOrder:
     """Its agents are all new."""
     seconds: float | None = None
     """It lasts exactly this long; None: until it can be judged."""
+    held: bool = False
+    """Those seconds begin when its last agent starts, not with the level."""
     at_most_s: float = 600.0
     """The longest it may take to get warm once all its agents run, and then again to be judged."""
     until: float = float("inf")
@@ -76,13 +81,36 @@ class LevelRunner:
         """
         if order.fresh:
             await self._director.clear()
+        if order.held:
+            await self._launch(order, start)
+            level = self._enter(order)
+        else:
+            level = self._enter(order)
+            await self._launch(order, start)
+            if level.t_end is not None and self._director.last_start > level.t_end:
+                self._hub.event("run.starts", _late_starts(level, self._director.last_start), severity="warn")
+        if level.t_end is not None:
+            await asyncio.sleep(max(0.0, level.t_end - self._now()) / self._director.rate)
+            return self._over(level, "time", "its time is up", None)
+        how, why = await self._settle(level, order)
+        return self._over(level, how, why, self._book.end(level, self._now()))
+
+    async def _launch(self, order: LevelOrder, start: c.StartAgents | None) -> None:
+        """Have its agents started, or stopped. Raises RefusedError."""
+        if start is not None:
+            await self._director.start(start, order.fill_s, source="node")
+        else:
+            await self._director.set_target(order.agents, order.fill_s, source="node")
+
+    def _enter(self, order: LevelOrder) -> Level:
+        """Tell everyone that the level begins."""
         begun = self._now()
-        t_end = begun + order.seconds if order.seconds is not None else None
+        starts_s = max(0.0, self._director.last_start - begun) if order.held else 0.0
         level = Level(
             t=begun,
             level=order.number,
             agents=order.agents,
-            t_end=t_end,
+            t_end=begun + starts_s + order.seconds if order.seconds is not None else None,
             purpose=order.purpose,
             cold=order.fresh,
             of=order.of,
@@ -90,16 +118,11 @@ class LevelRunner:
         )
         self._hub.publish([level])
         self._book.begin(level)
-        self._hub.event("run.level", _announcement(order))
-        if start is not None:
-            await self._director.start(start, order.fill_s)
-        else:
-            await self._director.set_target(order.agents, order.fill_s)
-        if t_end is not None:
-            await asyncio.sleep(max(0.0, t_end - self._now()) / self._director.rate)
-            return self._over(level, "time", "its time is up", None)
-        how, why = await self._settle(level, order)
-        return self._over(level, how, why, self._book.end(level, self._now()))
+        text = _announcement(order)
+        if starts_s >= LEAST_TOLD_S:
+            text += f"; held once all of them run, in {units.seconds(starts_s)}"
+        self._hub.event("run.level", text)
+        return level
 
     def _over(self, level: Level, how: str, why: str, row: LevelRow | None) -> LevelEnd:
         self._hub.event(
@@ -148,6 +171,15 @@ def _announcement(order: LevelOrder) -> str:
     fresh = ", all new" if order.fresh else ""
     purpose = f" ({order.purpose})" if order.purpose else ""
     return f"level {order.number + 1}{of}: {units.plural(order.agents, 'agent')}{fresh}{purpose}"
+
+
+def _late_starts(level: Level, last_start: float) -> str:
+    assert level.t_end is not None
+    takes, lasts = units.seconds(last_start - level.t), units.seconds(level.t_end - level.t)
+    return (
+        f"the staggered starts of the agents take {takes}, the level lasts {lasts}: {level.agents} of them "
+        "never run together; a longer --for or a shorter --stagger helps"
+    )
 
 
 def _judged(row: LevelRow, state: Progress, spent_s: float) -> str:
