@@ -1,4 +1,4 @@
-from agenttop.model.frames import EngineSample, GpuSample, LoadSample, Turn
+from agenttop.model.frames import EngineSample, GpuSample, LoadSample, Session, Turn
 from agenttop.node.notice import Noticer
 
 
@@ -30,6 +30,47 @@ def test_a_card_at_its_limit_is_one_event_and_not_one_a_second():
         )
     ]
     assert told == ["gpu.throttle", "gpu.throttle-end"]
+
+
+def session(speedup):
+    return Session(t=0.0, schema=1, session="s", started_unix=0.0, host="h", os="o", speedup=speedup)
+
+
+def throttled(noticer, seconds, *, on, every):
+    """Events of a card that is held down for `on` of every `every` session seconds."""
+    return [
+        event
+        for second in range(seconds)
+        for event in noticer.notice(gpu(*(["power cap"] if second % every < on else []), t=float(second)))
+    ]
+
+
+def test_in_a_session_faster_than_life_repeats_are_held_back_in_real_seconds():
+    noticer = Noticer()
+    noticer.notice(session(20.0))
+    told = throttled(noticer, 20 * 60, on=20, every=60)
+    assert [event.event for event in told] == ["gpu.throttle"]
+    told = throttled(Noticer(), 20 * 60, on=20, every=60)
+    assert len(told) > 15
+
+
+def test_the_next_event_says_how_often_it_was_held_down_meanwhile():
+    noticer = Noticer()
+    (begin,) = throttled(noticer, 10, on=2, every=5)
+    assert begin.text == "GPU0 held down by power cap"
+    (end,) = noticer.notice(gpu(t=30.0))
+    assert end.text == "GPU0 no longer held down by power cap"
+    soon = [noticer.notice(gpu(*reasons, t=40.0 + i)) for i, reasons in enumerate([["power cap"], []] * 3)]
+    assert not any(soon), "a minute has not passed"
+    (again,) = noticer.notice(gpu("power cap", t=95.0))
+    assert again.text == "GPU0 held down by power cap, 4 times in 65 s"
+
+
+def test_a_client_at_its_limit_is_told_again_after_a_real_minute():
+    noticer = Noticer()
+    noticer.notice(session(20.0))
+    told = [noticer.notice(LoadSample(t=float(t), client_limited="busy")) for t in range(0, 2400, 20)]
+    assert len([event for events in told for event in events]) == 2
 
 
 def test_clocks_that_somebody_chose_are_no_throttling():

@@ -3,28 +3,63 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from agenttop.model import units
-from agenttop.model.frames import HARMLESS_THROTTLE, EngineSample, Event, Frame, GpuSample, LoadSample, Turn
+from agenttop.model.frames import (
+    HARMLESS_THROTTLE,
+    EngineSample,
+    Event,
+    Frame,
+    GpuSample,
+    LoadSample,
+    Session,
+    Turn,
+)
 from agenttop.model.identity import SIMULATED
 from agenttop.model.text import clean
 
 AGAIN_S = 60.0
-"""What comes and goes is told this often at most."""
+"""What comes and goes is told this often at most: seconds of the person who reads it, not of a session
+that runs faster than life."""
 
 CALM_S = 10.0
-"""What has not been seen for so long has ended."""
+"""What has not been seen for so long, in the same seconds, has ended."""
+
+MAX_PACE = 1e6
 
 POOL_ALMOST_FULL = 0.95
 """A unified llama.cpp pool that overflows ends every generation in it."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """One reason for which one card is held down."""
+
+    on: bool = False
+    """In the newest sample."""
+    seen_at: float = -math.inf
+    told: bool = False
+    """A begin was told, and no end since."""
+    told_at: float = -math.inf
+    times: int = 0
+    """How often it began since something was told."""
+
+    def repeats(self, t: float) -> str:
+        """`, 12 times in 4.0 m`: nothing for the first time, and where it did not come again."""
+        if self.times < 2 or not math.isfinite(self.told_at):
+            return ""
+        return f", {self.times} times in {units.seconds(t - self.told_at)}"
 
 
 class Noticer:
     """Feed it every frame; it returns the events that the frame gives rise to."""
 
     def __init__(self) -> None:
-        self._throttle: dict[str, dict[str, float]] = {}
-        """Of each GPU: reason to the time at which it was last seen."""
+        self._pace = 1.0
+        """Session seconds per second, as the session says."""
+        self._throttle: dict[str, dict[str, _Held]] = {}
+        """Of each GPU: what holds it down, by reason; kept for a while after it has ended."""
         self._full: set[str] = set()
         self._failing: dict[str, str] = {}
         self._limited_at = -math.inf
@@ -32,6 +67,8 @@ class Noticer:
     def notice(self, frame: Frame) -> list[Event]:
         """Events caused by this frame, usually none."""
         match frame:
+            case Session():
+                self._pace = frame.speedup if 1.0 <= frame.speedup <= MAX_PACE else 1.0
             case GpuSample():
                 return self._gpu(frame)
             case EngineSample():
@@ -44,22 +81,29 @@ class Noticer:
 
     def _gpu(self, gpu: GpuSample) -> list[Event]:
         """A card at its limit is held down and let go several times a minute: one begin, and an end once it
-        has been left alone for a while."""
+        has been left alone for a while; how often it was held down in between is said by the next begin."""
         if gpu.throttle is None:
             return []
         now = frozenset(gpu.throttle) - HARMLESS_THROTTLE
-        held = self._throttle.setdefault(gpu.gpu, {})
+        known = self._throttle.setdefault(gpu.gpu, {})
         events = []
-        for reason in sorted(now - held.keys()):
-            severity = "warn" if reason == "power cap" else "bad"
-            text = f"{_gpu_name(gpu)} held down by {reason}"
-            events.append(_gpu_event(gpu, "gpu.throttle", text, severity))
-        held |= dict.fromkeys(now, gpu.t)
-        for reason in sorted(reason for reason, seen in held.items() if gpu.t - seen >= CALM_S):
-            del held[reason]
-            events.append(
-                _gpu_event(gpu, "gpu.throttle-end", f"{_gpu_name(gpu)} no longer held down by {reason}")
-            )
+        for reason in sorted(now):
+            held = known.setdefault(reason, _Held())
+            if not held.on:
+                held.on, held.times = True, held.times + 1
+            held.seen_at = gpu.t
+            if not held.told and gpu.t - held.told_at >= AGAIN_S * self._pace:
+                severity = "warn" if reason == "power cap" else "bad"
+                text = f"{_gpu_name(gpu)} held down by {reason}{held.repeats(gpu.t)}"
+                events.append(_gpu_event(gpu, "gpu.throttle", text, severity))
+                held.told, held.told_at, held.times = True, gpu.t, 0
+        for reason, held in sorted(known.items()):
+            held.on = reason in now
+            if held.told and gpu.t - held.seen_at >= CALM_S * self._pace:
+                held.told = False
+                text = f"{_gpu_name(gpu)} no longer held down by {reason}{held.repeats(gpu.t)}"
+                events.append(_gpu_event(gpu, "gpu.throttle-end", text))
+                held.told_at, held.times = gpu.t, 0
         return events
 
     def _pool(self, engine: EngineSample) -> list[Event]:
@@ -92,7 +136,7 @@ class Noticer:
         ]
 
     def _load(self, load: LoadSample) -> list[Event]:
-        if load.client_limited is None or load.t - self._limited_at < AGAIN_S:
+        if load.client_limited is None or load.t - self._limited_at < AGAIN_S * self._pace:
             return []
         self._limited_at = load.t
         text = f"the client was the limit, not the engine: {load.client_limited}"
