@@ -90,8 +90,8 @@ def visible(all_rows: list[Row], height: int, look: Look) -> tuple[list[Row], in
 
 
 def title(listed: list[Row]) -> Line:
-    """What the rows are, and how many are in which state."""
-    counts = Counter(row.state for row in listed)
+    """What the rows are, and how many are in which state; every request counted once."""
+    counts = _counted(listed)
     line: Line = [("Slots and agents", "accent")]
     order = (
         "stalled",
@@ -109,9 +109,29 @@ def title(listed: list[Row]) -> Line:
         "stopping",
     )
     for name in (*order, "idle", "stopped"):
-        if counts[name]:
+        if counts[name] > 0:
             line += [("  ", "text"), (str(counts[name]), "text"), (f" {name}", "label")]
     return line
+
+
+SERVED = ("prefill", "prime", "decode", "compact")
+"""States in which an agent has a request in a slot."""
+
+
+def _counted(listed: list[Row]) -> Counter[str]:
+    """Rows by state, less the busy slots of agents whose slot is not known yet.
+
+    For a moment after a request begins, the agent and its slot are two rows. As many busy slots without an
+    agent as there are served agents without a slot are therefore theirs; only others are counted.
+    """
+    counts = Counter(row.state for row in listed)
+    unplaced = sum(row.agent is not None and row.slot is None and row.agent.state in SERVED for row in listed)
+    busy = [row.state for row in listed if row.agent is None and row.state != "idle"]
+    # Those in a phase that an agent without a slot is in as well go first.
+    phases = Counter(row.state for row in listed if row.agent is not None and row.slot is None)
+    busy.sort(key=lambda phase: phases[phase] == 0)
+    counts.subtract(busy[:unplaced])
+    return counts
 
 
 def note(look: Look) -> Line:
