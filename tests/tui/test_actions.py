@@ -185,6 +185,21 @@ async def test_help_lists_every_key() -> None:
         assert running.console.screen is running.console._live
 
 
+@pytest.mark.parametrize("size", [(80, 60), (120, 60), (200, 60)], ids="{0[0]}x{0[1]}".format)
+async def test_help_cuts_no_line(size: tuple[int, int]) -> None:
+    async with console_on(scenes.idle(), 8.3, size) as running:
+        await running.press("question_mark")
+        shown = ""
+        for _ in range(4):
+            inside = [line[line.find("│") :] for line in running.screen.splitlines() if "│" in line]
+            shown += "\n".join(inside)
+            assert not [line for line in inside if "…│" in line or "…shift" in line]
+            await running.press("pagedown")
+        words = " ".join(shown.split())
+        for action in ACTIONS:
+            assert all(word in words for word in action.help.split()), action.help
+
+
 async def test_missing_says_why_and_what_would_help() -> None:
     async with console_on(RUNNING, NOW) as running:
         await running.press("w")

@@ -10,6 +10,11 @@ from agenttop.view.glyphs import state
 from agenttop.view.spans import Line, beside, cells, fit, pad, width, wrap
 
 GROUPS = ("Agents", "Time", "Look", "Session")
+LEFT = ("Agents", "Look")
+"""In the left one of two columns."""
+
+KEY = 9
+"""Cells of the column with the keys."""
 
 WORDS = (
     ("#", "the slot that serves the agent, or still holds its conversation"),
@@ -68,15 +73,15 @@ class HelpScreen(Dialog[None]):
 
 
 def _lines(room: int) -> list[Line]:
-    blocks = [_group(name) for name in GROUPS]
     if room >= 100:
         half = room * 52 // 100
+        blocks = [_group(name, half - 2 if name in LEFT else room - half) for name in GROUPS]
         left, right = [*blocks[0], [], *blocks[2]], [*blocks[1], [], *blocks[3]]
         lines = beside(
             [fit(line, half) for line in left], half, [fit(line, room - half) for line in right], room - half
         )
     else:
-        lines = [line for block in blocks for line in (*block, [])]
+        lines = [line for name in GROUPS for line in (*_group(name, room), [])]
     lines += [[], [("States", "accent")], *_states(room)]
     lines += [[], [("Words", "accent")]]
     for word, meaning in WORDS:
@@ -86,11 +91,14 @@ def _lines(room: int) -> list[Line]:
     return lines
 
 
-def _group(name: str) -> list[Line]:
+def _group(name: str, room: int) -> list[Line]:
+    """The keys of a group; what does not fit beside its key goes on in the next line."""
     lines: list[Line] = [[(name, "accent")]]
-    lines += [
-        [(pad(action.shown, 9), "key"), (action.help, "text")] for action in ACTIONS if action.group == name
-    ]
+    for action in ACTIONS:
+        if action.group == name:
+            wrapped = wrap(action.help, room - KEY, "text")
+            lines.append([(pad(action.shown, KEY), "key"), *wrapped[0]])
+            lines += [[(" " * KEY, "text"), *line] for line in wrapped[1:]]
     return lines
 
 
@@ -99,7 +107,7 @@ def _states(room: int) -> list[Line]:
     lines: list[Line] = [[]]
     for name in STATES:
         shown = state(name)
-        if lines[-1] and width(lines[-1]) + cells(shown[0]) > room:
+        if lines[-1] and width(lines[-1]) + cells(shown[0]) + 2 > room:
             lines.append([])
         lines[-1] += [shown, ("  ", "text")]
     return lines
