@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agenttop.cli import main
-from tests.record.build import record, session_frames, tick
+from tests.record.build import record, session, session_frames, tick
 
 Capture = pytest.CaptureFixture[str]
 
@@ -111,6 +111,17 @@ def test_a_recording_is_analysed_with_its_requests(climb: Path, capsys: Capture)
     assert told["capacity"]["agents"] == 4
     assert all(level["requests"] > 5 for level in told["capacity"]["levels"])
     assert told["knee"]["agents"] is None
+
+
+def test_a_simulated_host_is_said_first(climb: Path, tmp_path: Path, capsys: Capture) -> None:
+    first = session(simulated="RTX 5090", speedup=20.0)
+    path = record(tmp_path / "sim.agenttop", session_frames([(1, 60), (2, 60), (4, 60)]), first=first)
+    _, out, _ = said(capsys, "knee", path, "--no-chart")
+    assert out.startswith("SIMULATED RTX 5090, 20x: nothing here was measured\n")
+    _, out, _ = said(capsys, "knee", path, "--json")
+    assert json.loads(out)["simulated"] == "RTX 5090, 20x"
+    _, out, _ = said(capsys, "knee", climb, "--no-chart")
+    assert "SIMULATED" not in out
 
 
 def test_several_recordings_are_told_one_after_the_other(climb: Path, capsys: Capture) -> None:

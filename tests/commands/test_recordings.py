@@ -279,6 +279,21 @@ def test_list_shows_sessions_and_recordings(capsys: Capture) -> None:
     assert "secret-token" not in out
 
 
+def test_list_says_what_is_simulated(capsys: Capture) -> None:
+    folder = paths.recordings()
+    fast = session(simulated="RTX 5090", speedup=20.0)
+    record(folder / "fast.agenttop", session_frames([(1, 12)]), first=fast)
+    small(folder / "real.agenttop", seconds=5, agents=1)
+    door("fast", os.getpid(), engines=["http://127.0.0.1:8080"], simulated="RTX 5090", speedup=20.0)
+    _, out, _ = said(capsys, "list")
+    marked = [line.split()[0] for line in out.splitlines() if "(RTX 5090 sim, 20x)" in line]
+    assert marked == ["fast", "fast.agenttop"]
+    _, out, _ = said(capsys, "list", "--json")
+    told = json.loads(out)
+    rows = [*told["sessions"], *told["recordings"]]
+    assert [(row["simulated"], row["speedup"]) for row in rows] == [("RTX 5090", 20.0)] * 2 + [(None, 1.0)]
+
+
 def test_list_as_json_and_the_dead_are_left_out(capsys: Capture) -> None:
     folder = paths.recordings()
     small(folder / "a.agenttop", seconds=20)

@@ -6,12 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from agenttop.model.text import printable
 
 if TYPE_CHECKING:
     from agenttop.analyse.points import LevelPoint
+    from agenttop.analyse.report import KneeReport
     from agenttop.analyse.slo import Slo
 
 MOST_BYTES = 10_000_000
@@ -52,52 +53,72 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.table is not None and files:
         raise UsageError("--table does not go with recordings", "give either")
     if arguments.table is not None:
-        named = [(arguments.table, _of_table(arguments.table))]
+        named = [Levels(arguments.table, _of_table(arguments.table))]
     else:
-        named = [(name, _of_recording(name)) for name in files or [_newest()]]
+        named = [_of_recording(name) for name in files or [_newest()]]
         if arguments.together:
-            named = [("all together", [point for _, points in named for point in points])]
+            told = sorted({levels.simulated for levels in named if levels.simulated})
+            together = [point for levels in named for point in levels.points]
+            named = [Levels("all together", together, ", ".join(told) or None)]
     return _print(named, slo, arguments)
 
 
-def _print(
-    named: Sequence[tuple[str, list[LevelPoint]]], slo: Slo | None, arguments: argparse.Namespace
-) -> int:
+class Levels(NamedTuple):
+    """What one report is made of."""
+
+    name: str
+    points: list[LevelPoint]
+    simulated: str | None = None
+    """`RTX 5090, 20x` where the engine was none; None where the figures were measured."""
+
+
+def _print(named: Sequence[Levels], slo: Slo | None, arguments: argparse.Namespace) -> int:
     import msgspec
 
     from agenttop.analyse.knee import analyse
     from agenttop.commands.knee_text import report_text
 
-    reports = [(name, points, analyse(points, slo=slo)) for name, points in named]
+    reports = [(levels, analyse(levels.points, slo=slo)) for levels in named]
     if arguments.json:
-        plain: object = reports[0][2].as_json()
+        plain: object = _as_json(*reports[0])
         if len(reports) > 1:
             plain = {
                 "schema": 1,
-                "reports": [{"file": name, **found.as_json()} for name, _, found in reports],
+                "reports": [{"file": levels.name, **_as_json(levels, found)} for levels, found in reports],
             }
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n")
         return 0
-    texts = [report_text(found, points, chart=not arguments.no_chart) for _, points, found in reports]
+    texts = [
+        report_text(found, levels.points, chart=not arguments.no_chart, simulated=levels.simulated)
+        for levels, found in reports
+    ]
     if len(texts) > 1:
         texts = [
-            f"{printable(Path(name).name)}\n{text}" for (name, _), text in zip(named, texts, strict=True)
+            f"{printable(Path(levels.name).name)}\n{text}" for levels, text in zip(named, texts, strict=True)
         ]
     sys.stdout.write("\n".join(texts))
     return 0
 
 
-def _of_recording(name: str) -> list[LevelPoint]:
+def _as_json(levels: Levels, found: KneeReport) -> dict[str, object]:
+    return {**found.as_json(), "simulated": levels.simulated}
+
+
+def _of_recording(name: str) -> Levels:
     from agenttop.analyse.material import of_recording
     from agenttop.analyse.points import points_of
+    from agenttop.commands.list_ import RECENT_S, simulated_host
     from agenttop.errors import AgenttopError
+    from agenttop.model.frames import EngineSample
     from agenttop.record.read import Recording
 
     with Recording(Path(name)) as recording:
         points = points_of(of_recording(recording))
+        session = recording.session
+        host = simulated_host(session, recording.of(EngineSample, recording.duration - RECENT_S))
     if not points:
         raise AgenttopError(f"{name} has no level: no agents ran while it was recorded")
-    return points
+    return Levels(name, points, f"{host}, {session.speedup:g}x" if host is not None else None)
 
 
 def _of_table(name: str) -> list[LevelPoint]:

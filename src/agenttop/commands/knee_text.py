@@ -19,14 +19,25 @@ WIDTH = 100
 TITLES = {"decode_tok_s": "decode tok/s", "completions_per_min": "completions/min"}
 
 
-def report_text(report: KneeReport, points: Sequence[LevelPoint], *, chart: bool = True) -> str:
-    """The whole of it; ends with a newline. `points` are those the report was made of."""
+def report_text(
+    report: KneeReport, points: Sequence[LevelPoint], *, chart: bool = True, simulated: str | None = None
+) -> str:
+    """The whole of it; ends with a newline. `points` are those the report was made of.
+
+    `simulated`: the host and speed of an engine that was none, said before anything else.
+    """
     from agenttop.analyse.pool import merged
 
     levels = merged(points)
-    parts = [_wrapped(report.sentence), _levels(report, levels), _figures(report)]
+    told = f"SIMULATED {simulated}: nothing here was measured" if simulated is not None else None
+    parts = [
+        *([_wrapped(told)] if told else []),
+        _wrapped(report.sentence),
+        _levels(report, levels),
+        _figures(report),
+    ]
     if chart and (drawn := _chart(report, levels)):
-        parts.insert(2, drawn)
+        parts.insert(len(parts) - 1, drawn)
     return "\n".join(parts)
 
 

@@ -54,6 +54,8 @@ def _session(door: Any) -> dict[str, Any]:
         "agents": door.agents,
         "profile": door.profile,
         "demo": door.demo,
+        "simulated": door.simulated,
+        "speedup": door.speedup,
         "consoles": door.consoles,
     }
 
@@ -75,6 +77,8 @@ def _recording(path: Path, live: bool) -> dict[str, Any]:
                 "started_unix": session.started_unix,
                 "duration_s": duration,
                 "demo": session.demo,
+                "simulated": simulated_host(session, engines),
+                "speedup": session.speedup,
                 "engines": [engine.name for engine in engines],
                 "models": [engine.model for engine in engines if engine.model],
                 "levels": [level.agents for level in recording.rows(Level) if isinstance(level, Level)],
@@ -85,6 +89,18 @@ def _recording(path: Path, live: bool) -> dict[str, Any]:
     except (AgenttopError, OSError) as error:
         row["error"] = str(error)
     return row
+
+
+def simulated_host(session: Any, engines: Any) -> str | None:
+    """The host that the session's engine imitates; None where what was measured is real."""
+    return session.simulated or next((engine.simulated for engine in engines if engine.simulated), None)
+
+
+def _not_real(row: dict[str, Any]) -> str:
+    """` (RTX 5090 sim, 20x)`: times of such a session are simulated ones; nothing for a real engine."""
+    if row["simulated"] is None:
+        return ""
+    return f" ({printable(row['simulated'])} sim, {row['speedup']:g}x)"
 
 
 def _size(path: Path) -> int:
@@ -105,7 +121,7 @@ def _text(sessions: list[dict[str, Any]], recordings: list[dict[str, Any]], fold
                 str(session["pid"]),
                 units.clock(now - session["started_unix"]),
                 str(session["agents"]),
-                _some(session["engines"]),
+                _some(session["engines"]) + _not_real(session),
             )
             for session in sessions
         ]
@@ -143,7 +159,7 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         Path(row["path"]).name,
         row["host"],
-        f"{names} (demo)" if row["demo"] else names,
+        names + (_not_real(row) or (" (demo)" if row["demo"] else "")),
         began,
         units.clock(row["duration_s"]) + (" +" if row["recording_now"] else ""),
         units.size(row["size_bytes"]),

@@ -24,6 +24,9 @@ class Door(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     agents: int = 0
     profile: str | None = None
     demo: bool = False
+    simulated: str | None = None
+    """As in `Session`: the host that a simulated engine stands for."""
+    speedup: float = 1.0
     consoles: int = 0
 
 

@@ -71,6 +71,8 @@ class Doorman:
             token=secrets.token_urlsafe(24),
             recording=session.recording,
             demo=session.demo,
+            simulated=session.simulated,
+            speedup=session.speedup,
         )
 
     async def open(self) -> None:
