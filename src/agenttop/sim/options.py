@@ -9,6 +9,8 @@ from agenttop.sim.presets import KV_BYTES
 
 WIRES = ("vllm", "llama.cpp")
 
+MOST_SLOTS = 4096
+
 
 class Plant(msgspec.Struct, frozen=True, kw_only=True):
     """A step time made up on purpose, so that an analysis can be checked against a known answer.
@@ -88,4 +90,11 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
             )
         if not 0 <= self.noise_fraction <= 0.2:
             raise UsageError(f"noise_fraction is {self.noise_fraction}; it is 0 to 0.2")
+        if self.slots > MOST_SLOTS:
+            raise UsageError(f"slots is {self.slots}; it is 1 to {MOST_SLOTS}")
+        # Not a number fails these, too.
+        if self.ambient_c is not None and not -40 <= self.ambient_c <= 60:
+            raise UsageError(f"ambient_c is {self.ambient_c}; it is -40 to 60")
+        if self.power_limit_w is not None and not 1 <= self.power_limit_w <= 10_000:
+            raise UsageError(f"power_limit_w is {self.power_limit_w}; it is 1 to 10000")
         return self
