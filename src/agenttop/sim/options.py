@@ -93,8 +93,8 @@ class EngineOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.slots > MOST_SLOTS:
             raise UsageError(f"slots is {self.slots}; it is 1 to {MOST_SLOTS}")
         # Not a number fails these, too.
-        if self.ambient_c is not None and not -40 <= self.ambient_c <= 60:
-            raise UsageError(f"ambient_c is {self.ambient_c}; it is -40 to 60")
+        if self.ambient_c is not None and not -40 <= self.ambient_c <= 150:
+            raise UsageError(f"ambient_c is {self.ambient_c}; it is -40 to 150")
         if self.power_limit_w is not None and not 1 <= self.power_limit_w <= 10_000:
             raise UsageError(f"power_limit_w is {self.power_limit_w}; it is 1 to 10000")
         return self
