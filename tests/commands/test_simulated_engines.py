@@ -9,7 +9,10 @@ from collections.abc import Callable
 
 import pytest
 
+from agenttop.commands import doctor
+from agenttop.model.frames import EngineSample, Missing
 from tests.simulated import Simulated
+from tests.view.draw import folded
 
 
 @pytest.fixture
@@ -48,3 +51,27 @@ def test_doctor_says_so(server: Simulated) -> None:
     engine = next(line for line in lines if server.url in line)
     assert "SIMULATED RTX 5090, 20x as fast as life" in engine
     assert any(line.startswith("✓ GPU0") and "SIMULATED" in line for line in lines)
+
+
+def unsupported(url: str) -> EngineSample:
+    note = "this session runs at another speed"
+    return EngineSample(t=1.0, engine=url, url=url, name="vLLM", state="unsupported", note=note)
+
+
+def test_doctor_beside_a_faster_one_says_how_to_watch_it(server: Simulated) -> None:
+    store = folded([unsupported(server.url), unsupported("http://127.0.0.1:9")])
+    told = {check["status"]: check for check in doctor._engines(store)}
+    assert set(told) == {"ok", "bad"}
+    assert "SIMULATED RTX 5090" in told["ok"]["text"]
+    assert "runs 20 times as fast as life" in told["ok"]["text"]
+    assert told["ok"]["fix"].endswith(f"agenttop --url {server.url}")
+    assert "http://127.0.0.1:9: unsupported" in told["bad"]["text"]
+
+
+def test_doctor_says_whose_gpu_is_missing() -> None:
+    engine = EngineSample(t=1.0, engine="u", url="u", name="vLLM", state="ok", simulated="RTX 5090")
+    missing = Missing(t=1.0, what="gpu", why="no NVIDIA driver")
+    (check,) = doctor._gpus(folded([engine, missing]))
+    assert check["text"] == "of this machine, not of the simulated one: no NVIDIA driver"
+    (check,) = doctor._gpus(folded([missing]))
+    assert check["text"] == "no NVIDIA driver"

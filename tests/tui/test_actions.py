@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agenttop.model import commands as c
-from agenttop.model.frames import Event, Frame, LoadSample
+from agenttop.model.frames import Event, Frame, LoadSample, Missing
 from agenttop.tui.actions import ACTIONS, footer
 from agenttop.tui.app import Console
 from agenttop.tui.screens.agents_panel import AgentsPanel
@@ -15,7 +15,7 @@ from agenttop.tui.screens.missing import MissingScreen
 from agenttop.tui.screens.prompt import Prompt
 from agenttop.tui.screens.quit import QuitScreen
 from tests.tui.sources import console_on
-from tests.view import scenes
+from tests.view import scenes, vllm_scenes
 
 RUNNING = scenes.running(60)
 NOW = 60.4
@@ -206,6 +206,21 @@ async def test_missing_says_why_and_what_would_help() -> None:
         assert isinstance(running.console.screen, MissingScreen)
         assert "no NVIDIA driver, no AMD card" in running.screen
         assert "install the NVIDIA driver" in running.screen
+
+
+async def test_missing_tells_field_and_engine_apart() -> None:
+    version = Missing(t=40.0, what=f"{scenes.URL}:version", why="this build does not know its number")
+    async with console_on([*RUNNING, version], NOW) as running:
+        await running.press("w")
+        assert f"version  of llama.cpp at {scenes.URL}" in running.screen
+        assert f"{scenes.URL}:version" not in running.screen
+        assert "not of the simulated one" not in running.screen
+
+
+async def test_missing_beside_a_simulated_engine_says_which_machine_it_is_about() -> None:
+    async with console_on([*vllm_scenes.searching(), scenes.no_gpu()], 401.0) as running:
+        await running.press("w")
+        assert "gpu  of this machine, not of the simulated one" in running.screen
 
 
 async def test_the_theme_changes_and_comes_back() -> None:

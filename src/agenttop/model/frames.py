@@ -439,6 +439,12 @@ class Missing(Frame, frozen=True, kw_only=True, tag="missing"):
     fix: str | None = None
     """The flag, package or permission that would provide it."""
 
+    @property
+    def subject_and_field(self) -> tuple[str | None, str]:
+        """`http://127.0.0.1:8080:version` in its two parts; no subject for what is not of an engine."""
+        subject, colon, field = self.what.rpartition(":")
+        return (subject, field) if colon and "://" in subject else (None, self.what)
+
 
 class OwnSample(Frame, frozen=True, kw_only=True, tag="own"):
     """What agenttop itself costs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual import events
 
+from agenttop.model.frames import Missing
 from agenttop.tui.screens.dialog import Dialog
 from agenttop.view.spans import Line, foreign, wrap
 from agenttop.view.store import Store
@@ -23,7 +24,7 @@ class MissingScreen(Dialog[None]):
         """Each with its reason and, where there is one, the way to get it."""
         lines: list[Line] = []
         for missing in sorted(self._store.missing.values(), key=lambda missing: missing.what):
-            lines.append([(foreign(missing.what, 80), "strong")])
+            lines.append(_named(self._store, missing))
             lines += [[("  ", "text"), *line] for line in wrap(foreign(missing.why or "", 300), room - 2)]
             if missing.fix:
                 lines += [
@@ -43,3 +44,24 @@ class MissingScreen(Dialog[None]):
         elif event.key in ("escape", "q", "w", "enter"):
             self.dismiss(None)
         event.stop()
+
+
+HERE = ("gpu", "host")
+"""What is missing of the machine itself, not of an engine."""
+
+
+def _named(store: Store, missing: Missing) -> Line:
+    """The field, and whose it is: `version  of llama.cpp at http://127.0.0.1:8080`.
+
+    Beside a simulated engine it is said of the machine's own figures that they are the machine's.
+    """
+    subject, field = missing.subject_and_field
+    engine = store.engines.get(subject) if subject is not None else None
+    if subject is not None:
+        name = f"{foreign(engine.name, 20)} at " if engine is not None else ""
+        return [(foreign(field, 40), "strong"), (f"  of {name}{foreign(subject, 60)}", "label")]
+    line: Line = [(foreign(field, 80), "strong")]
+    simulated = any(engine.simulated for engine in store.engines.values())
+    if simulated and field.split(":")[0] in HERE:
+        line.append(("  of this machine, not of the simulated one", "label"))
+    return line
