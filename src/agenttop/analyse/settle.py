@@ -51,6 +51,8 @@ class Progress:
     """Why it will never be judged: nothing but failures, or the client is the limit."""
     halted_by: str | None = None
     """failures or client, with `hopeless`."""
+    width: float | None = None
+    """Where it is not known well enough: half of the 95 % interval of the total decode rate, as a share."""
     since: float | None = None
     """When the stage it is in began: warm, else all agents running; None while some have not started."""
 
@@ -74,8 +76,17 @@ def progress(agents: int, now: float, loads: Sequence[LoadSample], turns: Sequen
     limit = _client(inside, now - begun)
     if limit is not None:
         return Progress(False, limit, len(done), fewest, limit, "client", begun)
-    waits = _waits_for(agents, now - begun, len(done), len(each), fewest, inside)
-    return Progress(not waits, waits, len(done), fewest, since=begun)
+    waits, width = _waits_for(agents, now - begun, len(done), len(each), fewest, inside)
+    return Progress(not waits, waits, len(done), fewest, width=width, since=begun)
+
+
+def enough_s(agents: int, lasted_s: float, turns: Sequence[Turn]) -> float | None:
+    """How long a window must last for the full turns a level needs, by those that were sent and answered in
+    `lasted_s`; None where that cannot be told from any."""
+    done = Counter(turn.agent for turn in turns if is_full(turn))
+    if not done:
+        return None
+    return lasted_s * max(_least_turns(agents) / sum(done.values()), agents / len(done))
 
 
 def warm_since(full: float, turns: Sequence[Turn], agents: int) -> float | None:
@@ -110,24 +121,29 @@ def half_width(rates: Sequence[float]) -> float | None:
 
 def _waits_for(
     agents: int, window_s: float, done: int, had_one: int, fewest: int, loads: Sequence[LoadSample]
-) -> str:
+) -> tuple[str, float | None]:
+    """What is missing, in words, and where it is the total rate, how well that is known."""
     shortest = least_window_s(fewest)
     if window_s < shortest:
-        return f"a window of {shortest:.0f} s"
+        return f"a window of {shortest:.0f} s", None
     if had_one < agents:
-        return f"a full turn of {units.plural(agents - had_one, 'agent')}"
-    least = max(LEAST_TURNS, LEAST_TURNS_EACH * agents)
+        return f"a full turn of {units.plural(agents - had_one, 'agent')}", None
+    least = _least_turns(agents)
     if done < least:
-        return f"{least - done} more turns"
+        return units.plural(least - done, "more turn"), None
     rates = [load.decode_tok_s for load in loads if load.decode_tok_s is not None]
     if len(rates) < COUNTED_SHARE * len(loads):
-        return ""
+        return "", None
     width = half_width(rates)
     if width is None:
-        return "more figures of the total rate"
+        return "more figures of the total rate", None
     if width > PRECISION:
-        return f"a steadier total rate (known to ±{units.percent(width)})"
-    return ""
+        return f"a steadier total rate (known to ±{units.percent(width)})", width
+    return "", None
+
+
+def _least_turns(agents: int) -> int:
+    return max(LEAST_TURNS, LEAST_TURNS_EACH * agents)
 
 
 def _only_failures(agents: int, turns: Sequence[Turn]) -> str | None:

@@ -12,8 +12,9 @@ from agenttop.model import units
 from agenttop.model.frames import Session
 from agenttop.node.director import Director, RefusedError, check_target
 from agenttop.node.experiment_frames import LevelBook
-from agenttop.node.experiment_level import LevelOrder, LevelRunner
+from agenttop.node.experiment_level import LevelRunner
 from agenttop.node.experiment_report import Reporter
+from agenttop.node.experiment_words import LevelOrder
 from agenttop.node.hub import Hub
 
 FILL_S = 60.0

@@ -39,8 +39,9 @@ class Reporter:
         sentence = report.sentence if report is not None else f"nothing could be judged: {done.why}"
         if done.cut_short:
             sentence += f" (cut short: {done.why})"
-        self._publish(sentence, search, done)
+        # The event first: what follows in the same words is not told a second time.
         self._hub.event("run.found", sentence)
+        self._publish(sentence, search, done)
 
     def _publish(self, sentence: str, search: Search, done: Done | None) -> None:
         report = self._report.as_json() if self._report is not None else {}
