@@ -86,11 +86,11 @@ class Habit:
 
     def _others(self, reply: Reply) -> list[Reply]:
         """Requests of the load that have been sent."""
-        flying = self._shared.flying if self._shared is not None else ()
+        flying = self._shared.flying if self._shared is not None else []
         return [other for other in flying if other is not reply and other.t_sent is not None]
 
     def _queue_s(self, reply: Reply, now: float) -> float:
-        """While others get on, a request is queued: behind their prompts, or for a slot that one of them has."""
+        """While others get on, a request is queued: behind their prompts, or for a slot one of them has."""
         others = self._others(reply)
         if not any(now - other.t_moved < max(LEAST_S, self._floor) for other in others):
             return 0.0
@@ -106,14 +106,14 @@ class Habit:
         return max((ttft for _, ttft in self._shared.firsts), default=FIRST_UNKNOWN_S)
 
     def _first_s(self, prompt_tokens: int | None) -> float:
-        past = [*self.firsts, *(self._shared.firsts if self._shared is not None else ())]
+        past = [*self.firsts, *(self._shared.firsts if self._shared is not None else [])]
         if not past:
             return FIRST_UNKNOWN_S
         size = max(1, prompt_tokens or 1)
         return FIRST_TIMES * max(ttft * max(1.0, size / tokens) for tokens, ttft in past)
 
     def _gap_s(self, reply: Reply) -> float:
-        past = [*self.gaps, *(self._shared.gaps if self._shared is not None else ())]
+        past = [*self.gaps, *(self._shared.gaps if self._shared is not None else [])]
         here = _longest_gap(reply)
         known = NEXT_TIMES * max([*past, here or 0.0])
         return known if past else max(known, NEXT_UNKNOWN_S)

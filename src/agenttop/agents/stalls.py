@@ -19,7 +19,7 @@ class Stalls:
 
     def __init__(self) -> None:
         self._stalled: dict[str, float] = {}
-        """Agents in state stalled, and the longest they were seen silent: what moved last is late news then."""
+        """Agents in state stalled, and the longest silence seen: once they move again it reads as none."""
 
     def news(self, agents: Iterable[Agent]) -> list[News]:
         """What has changed since the last look."""
