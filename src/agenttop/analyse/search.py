@@ -139,7 +139,8 @@ class Search:
             if self.cost_s(step.agents) <= left_s:
                 return step
         if steps:
-            return Done(f"the budget is used up before {steps[0].why}", cut_short=True)
+            why = f"too little of the budget is left for another level ({steps[0].why})"
+            return Done(why, cut_short=True)
         return Done(self._why_complete())
 
     def cost_s(self, agents: int) -> float:
