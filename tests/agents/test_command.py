@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,30 @@ def test_check(capsys, tmp_path: Path) -> None:
     code, out, _ = run(capsys, "check", str(tmp_path / "none.toml"))
     assert code == 1
     assert "no such file" in out
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+@pytest.mark.parametrize("words", [[], ["--agents", "8", "--for", "10m"], ["--context", "32768"]])
+def test_what_is_shown_fits_the_terminal(
+    width: int, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, out, _ = run(capsys, "show", "human", *words)
+    assert max(map(len, out.splitlines())) <= width
+    words_of = " ".join(out.split())
+    if not words:
+        assert "log-normal, median 742, 90 % within 122 to 4534" in words_of
+        assert "Tokens of prompt and output at which the context is compacted" in words_of or width > 80
+
+
+def test_through_a_pipe_it_is_120_columns_wide(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setattr("os.get_terminal_size", _no_terminal)
+    _, out, _ = run(capsys, "show", "human", "--agents", "8", "--for", "10m")
+    assert 110 < max(map(len, out.splitlines())) <= 120
+
+
+def _no_terminal(*_: object) -> os.terminal_size:
+    raise OSError("not a terminal")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +104,49 @@ def _show(arguments: argparse.Namespace) -> Result:
     settings = profile.settings()
     if arguments.toml:
         return 0, {"profile": settings, "notes": notes}, profiles.as_toml(profile)
-    lines = [f"{profile.name}: {profile.description}", ""]
-    lines += [f"  {path:<24} {value:<56} {doc}".rstrip() for path, value, doc in _in_words(profile)]
-    lines += ["", *notes] if notes else []
+    width = _width()
+    lines = [*_wrapped([f"{profile.name}: {profile.description}"], width), ""]
+    lines += _aligned(_in_words(profile), width)
+    lines += ["", *_wrapped(notes, width)] if notes else []
     return 0, {"profile": settings, "notes": notes}, "\n".join(lines) + "\n"
+
+
+def _width() -> int:
+    """Columns of the terminal; of a pipe or a file 120."""
+    return max(40, min(200, shutil.get_terminal_size((120, 24)).columns))
+
+
+def _wrapped(texts: Sequence[str], width: int) -> list[str]:
+    """Each on as many lines as it takes; legends keep the two blanks between their parts."""
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(text, width, break_on_hyphens=False, subsequent_indent="  ") or [""]
+    ]
+
+
+LEAST_DOC = 40
+"""Columns beside a value that its meaning needs; else it stands on the lines below."""
+
+
+def _aligned(rows: Sequence[tuple[str, str, str]], width: int) -> list[str]:
+    """Path, value and meaning of every key, none cut, no line longer than `width`."""
+    path_cells = max(25, *(len(path) + 1 for path, _, _ in rows))
+    value_cells = min(max(len(value) for _, value, _ in rows), max(20, width - path_cells - 3))
+    beside = width - path_cells - value_cells - 4
+    indent = " " * (path_cells + 2)
+    lines: list[str] = []
+    for path, value, doc in rows:
+        first = f"  {path:<{path_cells}}"
+        if beside >= LEAST_DOC:
+            docs = textwrap.wrap(doc, beside) or [""]
+            lines.append(f"{first}{value:<{value_cells}}  {docs[0]}".rstrip())
+            lines += [f"{indent}{'':<{value_cells}}  {text}" for text in docs[1:]]
+            continue
+        values = textwrap.wrap(value, width - len(indent)) or [""]
+        lines += [f"{first}{values[0]}", *(indent + text for text in values[1:])]
+        lines += [indent + "  " + text for text in textwrap.wrap(doc, width - len(indent) - 2)]
+    return lines
 
 
 def _timeline(arguments: argparse.Namespace, profile: Any, notes: list[str]) -> Result:
@@ -130,10 +171,12 @@ def _timeline(arguments: argparse.Namespace, profile: Any, notes: list[str]) -> 
             raise UsageError(f"{name} {rate:g} is out of range", "0.1 to 10000000 tok/s")
     speeds = Speeds(prefill=prefill, decode=decode)
     rows = planned(profile, arguments.seed, arguments.agents, for_s, speeds)
-    width = max(40, min(200, shutil.get_terminal_size((100, 24)).columns))
-    lines = [timeline.about(profile.name, arguments.agents, arguments.seed, for_s, speeds), *notes, ""]
+    width = _width()
+    told = [timeline.about(profile.name, arguments.agents, arguments.seed, for_s, speeds), *notes]
+    lines = [*_wrapped(told, width), ""]
     lines += timeline.draw(rows, profile.context.limit, for_s, width)
-    lines += ["", timeline.LEGEND, timeline.totals(rows, profile.context.limit, for_s)]
+    ends = [timeline.LEGEND, timeline.totals(rows, profile.context.limit, for_s)]
+    lines += ["", *_wrapped(ends, width)]
     value = {
         "profile": profile.name,
         "seed": arguments.seed,
