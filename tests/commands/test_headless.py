@@ -66,3 +66,24 @@ def test_a_run_that_is_ended_by_a_signal_ends_its_session_and_says_so(
         assert gone(door.pid)
     assert run.returncode == 1
     assert json.loads(shown)["failure"] == failure
+
+
+def test_of_a_run_without_any_request_only_the_reason_is_printed(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTTOP_RUNTIME", str(tmp_path / "runtime"))
+    out = tmp_path / "run.agenttop"
+    engine = f"http://127.0.0.1:{free_port()}"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "agenttop", "run", "human", "--agents", "1", "--headless"),
+            *("--for", "5m", "--url", engine, "--out", str(out)),
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"{engine} cannot take load" in done.stderr.splitlines()[-1]
+    assert out.exists()

@@ -3,8 +3,8 @@
 import pytest
 
 from agenttop.analyse.row import LevelRow
-from agenttop.analyse.settle import Progress, enough_s
 from agenttop.analyse.search import Belief, Done, Search
+from agenttop.analyse.settle import Progress, enough_s
 from agenttop.model.frames import Finding, Level, Session, Turn
 from agenttop.node import experiment_words as words
 from agenttop.node.experiment_frames import LevelBook

@@ -27,6 +27,8 @@ class Figures:
     points: Sequence[LevelPoint] = ()
     """The levels of the report."""
     speedup: float = 1.0
+    requests: int = 0
+    """That have ended, well or badly."""
 
     @classmethod
     def of(cls, path: Path, *, slo: str | None = None, finding: Finding | None = None) -> Figures:
@@ -47,7 +49,8 @@ class Figures:
         report = finding.report if finding is not None else None
         if report is None and slo is not None:
             report = _report(points, slo)
-        return cls([msgspec.to_builtins(row) for row in rows], report, points, material.session.speedup)
+        plain = [msgspec.to_builtins(row) for row in rows]
+        return cls(plain, report, points, material.session.speedup, len(material.turns))
 
     @property
     def judged(self) -> bool:
@@ -55,6 +58,11 @@ class Figures:
         if self.report is not None and "search" in self.report:
             return any(row["valid"] for row in self.rows)
         return any(row["turns"] for row in self.rows)
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing to print figures of."""
+        return self.requests == 0
 
     def as_json(self, recording: str, failure: str | None) -> str:
         """One JSON object."""

@@ -185,6 +185,8 @@ def _finish(progress: Progress, *, as_json: bool, slo: str | None = None, record
             raise AgenttopError(progress.failure)
         return 0
     figures = Figures.of(Path(path), slo=slo, finding=progress.finding)
+    if progress.failure and figures.empty and not as_json:
+        raise AgenttopError(progress.failure)  # tables of nothing would only bury the reason
     if as_json:
         sys.stdout.write(figures.as_json(path, progress.failure))
     else:
