@@ -7,7 +7,7 @@ import os
 import pytest
 
 from agenttop.model import commands as c
-from agenttop.model.frames import Event
+from agenttop.model.frames import Event, Plan
 from agenttop.tui.widgets.lines import Lines, merged
 from agenttop.view.spans import Line, plain
 from tests.tui.sources import Running, console_on
@@ -81,6 +81,41 @@ async def test_the_end_of_a_session_is_said() -> None:
         await running.arrive(now=61.0, ended="the node (pid 41) has gone")
         assert "ENDED" in running.screen
         assert "the node (pid 41) has gone" in running.screen
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)], ids="{0[0]}x{0[1]}".format)
+async def test_a_session_that_has_ended_says_where_its_figures_are(size: tuple[int, int]) -> None:
+    async with console_on(RUNNING, 60.4, size, figures=True) as running:
+        assert "as of the end" not in running.screen
+        assert "+ more" in running.screen.splitlines()[-1]
+        running.session.refuses = "the session has ended"
+        await running.arrive(now=61.0, ended="the session has ended")
+        assert "q prints the figures; recorded in" in running.screen
+        # On a small screen the path is cut; quitting prints it whole.
+        assert ("/home/me/a.agenttop" in running.screen) or size[0] < 100
+        assert "as of the end" in running.screen
+        assert "● REC" not in running.screen
+        last = running.screen.splitlines()[-1]
+        assert "q quit" in last
+        assert not [text for text in ("agents", "more", "fewer", "stop all", "ramp", "mark") if text in last]
+
+
+async def test_a_run_that_has_ended_says_so_until_agents_run_again() -> None:
+    async with console_on(RUNNING, 60.4, figures=True) as running:
+        await running.arrive(Event(t=61.0, event="run.end", text="the run has ended"), now=61.1)
+        assert " RUN ENDED " in running.screen
+        assert "q prints the figures" in running.screen
+        assert "as of the end" not in running.screen
+        await running.arrive(Plan(t=62.0, engine=scenes.URL, profile="human"), now=62.1)
+        await running.arrive(scenes.host(63.0), now=63.2)
+        assert "RUN ENDED" not in running.screen
+
+
+async def test_figures_are_promised_only_where_quitting_prints_them() -> None:
+    async with console_on(RUNNING, 60.4) as running:
+        await running.arrive(now=61.0, ended="over")
+        assert "q prints" not in running.screen
+        assert "recorded in /home/me/a.agenttop" in running.screen
 
 
 async def test_the_picture_follows_the_size_of_the_terminal() -> None:

@@ -53,7 +53,8 @@ SCENES: dict[str, tuple[list[Frame], float, Play | None]] = {
 @pytest.mark.parametrize("name", SCENES)
 def test_live_screen(name: str, size: tuple[int, int], golden: Golden) -> None:
     frames, now, play = SCENES[name]
-    golden(f"{name}-{size[0]}x{size[1]}", drawn(frames, now, *size, play=play, footer=footer()))
+    keys = footer(obeyed=play is None)
+    golden(f"{name}-{size[0]}x{size[1]}", drawn(frames, now, *size, play=play, footer=keys))
 
 
 DIALOGS = {"panel": "a", "quit": "q", "help": "question_mark", "missing": "w"}

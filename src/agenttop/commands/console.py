@@ -47,7 +47,7 @@ def watch(
     for command in first:
         source.send(command)
     deck = new_deck(source)
-    return part(source, deck, show(deck), figures=figures, slo=slo)
+    return part(source, deck, show(deck, figures=figures), figures=figures, slo=slo)
 
 
 def new_deck(source: FrameSource) -> Deck:
@@ -57,11 +57,14 @@ def new_deck(source: FrameSource) -> Deck:
     return Deck(source, SystemClock())
 
 
-def show(deck: Deck, *, attached: bool = False) -> str:
-    """Run the console. Returns how the user left: quit or leave."""
+def show(deck: Deck, *, attached: bool = False, figures: bool = False) -> str:
+    """Run the console; `figures`: quitting prints those of the run.
+
+    Returns how the user left: quit or leave.
+    """
     from agenttop.tui.app import run_console
 
-    return run_console(deck, attached=attached)
+    return run_console(deck, attached=attached, figures=figures)
 
 
 def part(source: ChildSource, deck: Deck, how: str, *, figures: bool = False, slo: str | None = None) -> int:

@@ -94,7 +94,19 @@ def bindings() -> list[Binding]:
 SHORT_KEYS = {"[": "[ ]"}
 
 
-def footer() -> tuple[tuple[str, str], ...]:
-    """Key and text for the last line, the most important first."""
-    shown = sorted((action for action in ACTIONS if action.footer), key=lambda action: action.rank)
+ORDERS = ("Agents",)
+"""Groups whose actions ask something of the session."""
+
+
+def footer(*, obeyed: bool = True) -> tuple[tuple[str, str], ...]:
+    """Key and text for the last line, the most important first; `obeyed`: the session takes commands, which
+    one that has ended or is replayed does not."""
+    shown = sorted(
+        (action for action in ACTIONS if action.footer and (obeyed or not _is_order(action))),
+        key=lambda action: action.rank,
+    )
     return tuple((SHORT_KEYS.get(action.shown, action.shown), action.footer or "") for action in shown)
+
+
+def _is_order(action: Action) -> bool:
+    return action.group in ORDERS or action.id == "mark"

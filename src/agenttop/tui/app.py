@@ -57,7 +57,13 @@ class Console(LoadActions, TimeActions):
     TITLE = "agenttop"
 
     def __init__(
-        self, deck: Deck, *, clock: Clock | None = None, attached: bool = False, theme: str = DARK.name
+        self,
+        deck: Deck,
+        *,
+        clock: Clock | None = None,
+        attached: bool = False,
+        figures: bool = False,
+        theme: str = DARK.name,
     ) -> None:
         # Textual answers NO_COLOR with shades of grey, unless the application speaks in the terminal's own
         # colours: then with none at all, which is what NO_COLOR asks for.
@@ -70,7 +76,7 @@ class Console(LoadActions, TimeActions):
         self._attached = attached
         self._sort = SORTS[0]
         self._engine: str | None = None
-        self._footer = footer()
+        self._figures = figures
         self._live = LiveScreen()
         self._picture = Picture([])
         self._drawn_changes = -1
@@ -138,7 +144,8 @@ class Console(LoadActions, TimeActions):
         hint = None
         if self.number:
             hint = f"agents: {self.number}▏  Enter sets the number, Esc forgets it"
-        return Look(self._engine, self.row, self._sort, self._play(), self._footer, hint)
+        keys = footer(obeyed=self.deck.accepts is None)
+        return Look(self._engine, self.row, self._sort, self._play(), keys, hint, self._figures)
 
     def _play(self) -> Play | None:
         if self.deck.is_live:
@@ -298,14 +305,15 @@ class Console(LoadActions, TimeActions):
             self.exit(answer)
 
 
-def run_console(deck: Deck, *, attached: bool = False, theme: str = DARK.name) -> str:
+def run_console(deck: Deck, *, attached: bool = False, figures: bool = False, theme: str = DARK.name) -> str:
     """Run the console until the user is done with it.
 
+    `figures`: quitting prints the figures of the run.
     `attached`: the session ran before this console came, so quitting always asks whether it is to end.
     Returns `quit` (the session is to end) or `leave` (it is to go on), also `leave` when the console
     was ended from outside. Raises AgenttopError when it broke.
     """
-    console = Console(deck, attached=attached, theme=theme)
+    console = Console(deck, attached=attached, figures=figures, theme=theme)
 
     def ended(number: int, _frame: object) -> None:
         if not console.is_running:

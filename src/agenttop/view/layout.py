@@ -203,7 +203,7 @@ def _engine(draft: _Draft, width: int, height: int) -> list[Line]:
     store, look = draft.store, draft.look
     title = engine.title(store, look)
     return _boxed(
-        "engine", title, width, height, lambda w, h: engine.engine(store, w, h, look), engine.note()
+        "engine", title, width, height, lambda w, h: engine.engine(store, w, h, look), engine.note(store)
     )
 
 

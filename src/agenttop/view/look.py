@@ -46,3 +46,5 @@ class Look:
     """Keys and what they do, the most important first."""
     hint: str | None = None
     """One sentence in place of the footer."""
+    figures: bool = False
+    """Quitting prints the figures of the run."""

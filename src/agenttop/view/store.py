@@ -96,6 +96,8 @@ class Store:
         self.derived: dict[object, tuple[object, object]] = {}
         """For figures that are costly to compute: what they were computed from, and the value."""
         self.bye: Bye | None = None
+        self.run_ended: float | None = None
+        """When the run or search of this session ended; None while there is none, or agents run again."""
         self._series: dict[tuple[str, str], Series] = {}
         self._held: dict[tuple[str, int], tuple[str, int | None]] = {}
 
@@ -147,6 +149,11 @@ class Store:
         than life. Frames then come that much further apart."""
         pace = self.session.speedup if self.session is not None else 1.0
         return pace if 1.0 <= pace <= MAX_PACE else 1.0
+
+    @property
+    def over(self) -> bool:
+        """The session has ended: every figure is of its end."""
+        return self.ended is not None or self.bye is not None
 
     @property
     def stale_s(self) -> float | None:
@@ -234,6 +241,7 @@ class Store:
 
     def _fold_plan(self, frame: Plan) -> None:
         self.plan = frame
+        self.run_ended = None
 
     def _fold_level(self, frame: Level) -> None:
         self.level = frame
@@ -248,6 +256,10 @@ class Store:
         self.events.append(frame)
         if frame.event in NO_LEVEL:
             self.level = None
+        if frame.event == "run.end":
+            self.run_ended = frame.t
+        elif frame.event == "agents.target":
+            self.run_ended = None
         if frame.event == "engine.gone" and frame.subject is not None:
             self._forget_engine(frame.subject)
 

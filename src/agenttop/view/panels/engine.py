@@ -52,8 +52,10 @@ def title(store: Store, look: Look) -> Line:
     return [("Engine", "accent"), *invented, (f" {foreign(sample.url, 60)}", "text")]
 
 
-def note() -> Line:
-    """What the trends of this panel show."""
+def note(store: Store) -> Line:
+    """What the trends of this panel show, and that nothing is live any more."""
+    if store.over:
+        return [("as of the end", "warn")]
     return [(f"trends: {TREND_S} s", "dim")]
 
 
@@ -138,7 +140,9 @@ def _tpot(found: Figures) -> Line:
 def _also(store: Store, sample: EngineSample) -> Line:
     """What has no line of its own on a small screen: how the pool is divided, prefix hits, simulated."""
     simulated = notice(store, sample, short=True)
-    line: Line = [(" ", "text"), (f" {simulated} ", "badge")] if simulated is not None else []
+    line: Line = [(" ", "text"), ("as of the end", "warn")] if store.over else []
+    if simulated is not None:
+        line += [(" ", "text"), (f" {simulated} ", "badge")]
     if sample.kv_layout:
         line.append((f" {foreign(sample.kv_layout, 12)}", "label"))
     hits = prefix_hit_fraction(store, sample)

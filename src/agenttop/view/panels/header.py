@@ -37,7 +37,7 @@ def header(store: Store, width_cells: int, look: Look) -> list[Line]:
         gap(),
         *_recording(store),
     ]
-    own = own_cost(store)
+    own = [] if store.over else own_cost(store)
     words = state_words(store, look)
     left_below: Line = []
     for word in words:
@@ -47,7 +47,7 @@ def header(store: Store, width_cells: int, look: Look) -> list[Line]:
         left_below.append((f" {simulated} ", "badge"))
     elif store.session is not None and store.session.demo:
         left_below.append((DEMO_NOTICE, "warn"))
-    reason = _reason(store, engine)
+    reason = _reason(store, engine, look)
     if reason:
         left_below += [("  " if left_below else "", "text"), (reason, "label")]
     else:
@@ -107,6 +107,8 @@ def _recording(store: Store) -> Line:
         return [("REC off", "dim")]
     if recording.state == "stopped":
         return [("REC STOPPED", "alarm")]
+    if store.over:
+        return [("recorded ", "label"), (units.size(recording.size_bytes), "label")]
     return [("●", "bad"), (" REC", "text"), (f" {units.size(recording.size_bytes)}", "label")]
 
 
@@ -115,8 +117,10 @@ def state_words(store: Store, look: Look) -> list[Span]:
     words: list[Span] = []
     engine = engine_in_focus(store, look)
     stale = store.stale_s
-    if store.ended or store.bye:
+    if store.over:
         words.append((" ENDED ", "badge"))
+    elif store.run_ended is not None:
+        words.append((" RUN ENDED ", "badge"))
     if stale is not None:
         words.append((f" STALE {units.seconds(stale)} ", "alarm"))
     if engine is not None and engine.state in ENGINE_WORDS:
@@ -131,17 +135,27 @@ def state_words(store: Store, look: Look) -> list[Span]:
     return words
 
 
-def _reason(store: Store, engine: EngineSample | None) -> str | None:
+def _reason(store: Store, engine: EngineSample | None, look: Look) -> str | None:
     """One sentence about the worst thing, where there is one."""
-    if store.ended or store.bye:
-        return foreign(store.ended or (store.bye.why if store.bye else ""), 160)
+    if store.over:
+        why = foreign(store.ended or (store.bye.why if store.bye else ""), 160)
+        return "; ".join(part for part in (*_answer(store, look), why) if part)
     if store.recording is not None and store.recording.state == "stopped":
         return foreign(f"recording stopped: {store.recording.why or 'no reason given'}", 160)
     if engine is not None and engine.state != "ok" and engine.note:
         return foreign(engine.note, 160)
+    if store.run_ended is not None:
+        return "; ".join(_answer(store, look))
     if store.load is not None and store.load.client_limited:
         return foreign(f"the client is the limit: {store.load.client_limited}", 160)
     return None
+
+
+def _answer(store: Store, look: Look) -> list[str]:
+    """Where the figures of what has ended are."""
+    path = store.recording.path if store.recording is not None else None
+    told = ["q prints the figures"] if look.figures else []
+    return [*told, *([f"recorded in {foreign(path, 120)}"] if path else [])]
 
 
 def _machine(store: Store) -> Line:
