@@ -115,6 +115,24 @@ def test_every_figure_by_hand(row: Rows) -> None:
     assert (made.engine, made.model, made.profile) == (URL, "m", "human")
 
 
+def test_the_first_prompt_of_an_agent_is_no_lost_prefix_hit(row: Rows) -> None:
+    turns = [made for made in steady_turns() if (made.agent, made.t_sent) != ("a2", 1.5)]
+    refused = turn(sent=1.5, agent="a2", number=0, t=1.6, error_kind="http-5xx", error="x")
+    # The warm-up waits no longer for a2, whose cold prompt is answered ten seconds later.
+    turns = [
+        msgspec.structs.replace(made, cached_tokens=0) if (made.agent, made.t_sent) == ("a2", 11.5) else made
+        for made in (refused, *turns)
+    ]
+    assert row(turns).prefix_hit_fraction == pytest.approx(0.9)
+
+
+def test_stalls_are_those_of_agents_whether_their_requests_failed_or_not(row: Rows) -> None:
+    stalled = {20: 1, 21: 1, 22: 2, 50: 1, 51: 3}
+    made = row(loads=[load(t + 0.5, stalled=stalled.get(t, 0)) for t in range(102)])
+    assert made.stalls == 2 + 3
+    assert made.failures == 0
+
+
 def test_what_was_not_measured_is_none_and_never_zero(row: Rows) -> None:
     bare = [
         msgspec.structs.replace(

@@ -116,7 +116,7 @@ def _row(
     gpus = within(material.gpus, span.steady, span.end)
     figures = measures.rates(span, turns, per_event)
     figures |= measures.latencies(span, turns)
-    figures |= measures.counts(span, ended)
+    figures |= measures.counts(span, ended, loads)
     figures |= measures.compactions(ended)
     figures |= measures.engine(span, engines) | measures.machine(hosts, gpus)
     figures["context_mean_tokens"] = measures.mean_context(span, turns)

@@ -12,7 +12,14 @@ from agenttop.analyse.levels import Span
 from agenttop.analyse.stats import drift, median, percentile
 from agenttop.analyse.tokens import arrival_times, decode_rate, share, tokens_between
 from agenttop.analyse.verdict import completed, failed
-from agenttop.model.frames import HARMLESS_THROTTLE, EngineSample, GpuSample, HostSample, Turn
+from agenttop.model.frames import (
+    HARMLESS_THROTTLE,
+    EngineSample,
+    GpuSample,
+    HostSample,
+    LoadSample,
+    Turn,
+)
 
 UNSPLIT_SHARE = 0.1
 """With more than this share of the requests silent about their cached tokens, prefill cannot be told."""
@@ -83,7 +90,12 @@ def latencies(span: Span, turns: Sequence[Turn]) -> Figures:
             times = arrival_times(turn)
             inside = times[bisect_left(times, span.steady) : bisect_left(times, span.end)]
             gaps += [later - earlier for earlier, later in pairwise(inside)]
-    known = [turn for turn in sent if turn.prompt_tokens and turn.cached_tokens is not None]
+    opening = _openings(turns)
+    known = [
+        turn
+        for turn in sent
+        if turn.prompt_tokens and turn.cached_tokens is not None and opening.get(turn.agent) is not turn
+    ]
     prompt = sum(turn.prompt_tokens or 0 for turn in known)
     done = [turn for turn in turns if span.steady <= turn.t < span.end and is_full(turn)]
     return {
@@ -103,6 +115,20 @@ def latencies(span: Span, turns: Sequence[Turn]) -> Figures:
     }
 
 
+def _openings(turns: Sequence[Turn]) -> dict[str, Turn]:
+    """The first answered request of each agent: no cache can know it, however few agents there are.
+
+    Those of sub-agents recur as long as a level lasts, and count.
+    """
+    first: dict[str, Turn] = {}
+    for turn in turns:
+        if turn.parent is None and turn.t_sent is not None and turn.t_first_token is not None:
+            before = first.get(turn.agent)
+            if before is None or before.t_sent is None or turn.t_sent < before.t_sent:
+                first[turn.agent] = turn
+    return first
+
+
 def is_full(turn: Turn) -> bool:
     """A turn of an agent itself, neither a compaction nor one of a sub-agent, answered to its end."""
     return turn.turn_kind == "turn" and turn.parent is None and completed(turn)
@@ -113,8 +139,8 @@ def waited(turn: Turn) -> float | None:
     return None if turn.t_last_token is None else turn.t_last_token - turn.t_queued
 
 
-def counts(span: Span, ended: Sequence[Turn]) -> Figures:
-    """What was completed and what went wrong."""
+def counts(span: Span, ended: Sequence[Turn], loads: Sequence[LoadSample]) -> Figures:
+    """What was completed and what went wrong. `loads`: those of the steady window."""
     turns = sum(map(is_full, ended))
     kinds = Counter(turn.error_kind for turn in ended if failed(turn))
     return {
@@ -122,9 +148,17 @@ def counts(span: Span, ended: Sequence[Turn]) -> Figures:
         "completions_per_min": turns * 60 / span.window_s,
         "failures": sum(kinds.values()),
         "failure_kinds": dict(kinds.most_common()),
-        "stalls": sum(count for kind, count in kinds.items() if kind in SILENCE),
+        # Most stalls end well. A request that was given up had stalled, though no sample may have shown it.
+        "stalls": max(_stalls(loads), sum(count for kind, count in kinds.items() if kind in SILENCE)),
         "retries": sum(turn.attempt > 1 for turn in ended),
     }
+
+
+def _stalls(loads: Sequence[LoadSample]) -> int:
+    """How often an agent was found silent for far longer than usual; one that went on in between counts
+    again. From the number stalled in each second's sample: who changes places within one is not seen."""
+    numbers = [0, *(load.stalled for load in loads)]
+    return sum(max(0, later - earlier) for earlier, later in pairwise(numbers))
 
 
 def compactions(ended: Sequence[Turn]) -> Figures:

@@ -52,7 +52,8 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     completions_per_min: float | None = None
     """The same per minute."""
     prefix_hit_fraction: float | None = None
-    """Prompt tokens from the cache over all prompt tokens, of requests sent in the window."""
+    """Prompt tokens from the cache over all prompt tokens, of requests sent in the window. An agent's very
+    first request is left out: no cache can know it."""
     kv_max_fraction: float | None = None
     kv_active_max_fraction: float | None = None
     """The part held by requests in progress, at most: what fills the pool for good."""
@@ -76,7 +77,8 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     failure_kinds: dict[str, int] = {}
     """`failures` by `Turn.error_kind`."""
     stalls: int | None = None
-    """Requests that ended in silence (stall, queue-timeout); part of `failures`."""
+    """Times an agent was silent for far longer than usual (state stalled), whether it went on or its request
+    failed (stall, queue-timeout)."""
     retries: int | None = None
     """Requests that were a second or later attempt."""
     cpu_max_fraction: float | None = None
