@@ -230,6 +230,21 @@ def test_a_level_that_may_not_be_judged_says_why(row: Rows, why: str, arguments:
     assert why in made.why_invalid.split("; ")
 
 
+def test_an_engine_that_hangs_is_not_measured_by_those_it_still_serves(row: Rows) -> None:
+    loads = [load(float(second), stalled=1) for second in range(100)]
+    why = row(steady_turns(), loads=loads).why_invalid
+    assert why is not None
+    assert "agents were stalled for 50 % of their time" in why
+
+
+def test_counts_that_cannot_be_right_make_it_invalid(row: Rows) -> None:
+    lying = [msgspec.structs.replace(one, output_limit_tokens=5) for one in steady_turns()]
+    why = row(lying).why_invalid
+    assert why is not None
+    assert "token counts cannot be right" in why
+    assert "where at most 5 were asked for" in why
+
+
 def test_many_failures_make_it_invalid(row: Rows) -> None:
     turns = [
         msgspec.structs.replace(made, error_kind="http-5xx") if index % 5 == 0 else made

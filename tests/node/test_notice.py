@@ -141,3 +141,21 @@ def test_a_client_at_its_limit_is_told_with_the_reason_and_not_every_second():
     events = [event for events in told for event in events]
     assert [event.t for event in events] == [1.0, 61.0]
     assert "the driver took 90 % of a core" in events[0].text
+
+
+def test_token_counts_that_cannot_be_right_are_told_once_per_engine():
+    def turn(output, limit, events, engine="http://e"):
+        return Turn(
+            t=1.0, agent="a1", engine=engine, profile="p", turn=1, t_queued=0.0,
+            output_tokens=output, output_limit_tokens=limit, events=events,
+        )  # fmt: skip
+
+    noticer = Noticer()
+    assert noticer.notice(turn(120, 120, 118)) == []
+    assert noticer.notice(turn(60, 120, 64)) == []
+    (told,) = noticer.notice(turn(6000, 120, 118))
+    assert told.event == "engine.counts"
+    assert "6000 output tokens where at most 120 were asked for" in told.text
+    assert noticer.notice(turn(12, 120, 118)) == []
+    (other,) = noticer.notice(turn(12, 120, 118, engine="http://f"))
+    assert "12 output tokens in 118 pieces of text" in other.text

@@ -49,3 +49,14 @@ def test_without_both_counts_there_is_no_figure() -> None:
     old = engine(1.0, 3)
     assert Unseen().compare(LoadSample(t=20.0, in_flight=9), old)[0].unseen_in_flight is None
     assert Unseen(rate=10.0).compare(LoadSample(t=20.0, in_flight=9), old)[0].unseen_in_flight == 6
+
+
+def test_many_looks_within_a_moment_are_still_that_moment() -> None:
+    """A session faster than life is looked at five times a second: five looks are one real second."""
+    unseen, told = Unseen(rate=20.0), []
+    for number in range(60):
+        _, events = look(unseen, number * 4.0, 8, 5)
+        told += [(number, event) for event in events]
+    ((first, event),) = told
+    assert first == 20  # four real seconds
+    assert event.event == "load.unseen"

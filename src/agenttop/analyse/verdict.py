@@ -11,6 +11,7 @@ from agenttop.analyse.levels import Span
 from agenttop.analyse.stats import drift
 from agenttop.analyse.tokens import decode_rate
 from agenttop.model import units
+from agenttop.model.counts import miscounted
 from agenttop.model.frames import EngineSample, LoadSample, Turn
 
 LEAST_WINDOW_S = 30.0
@@ -25,6 +26,12 @@ CLIENT_SHARE = 0.1
 then moves no median."""
 
 FAILED_SHARE = 0.05
+
+STALLED_SHARE = 0.1
+"""Of the agents' time: an engine that hangs is not measured by those that it still serves."""
+
+MISCOUNTED_SHARE = 0.05
+"""Of the requests: engines whose token counts cannot be right are not measured by them."""
 
 GAP_S = 5.0
 """The driver reports once a second of real time; a longer silence is a hole in the recording."""
@@ -52,6 +59,8 @@ def why_invalid(
         *_not_constant(span, loads),
         *_client(loads),
         *_failed(turns),
+        *_stalled(span, loads),
+        *_miscounted(turns),
         *away(engines),
         *_gap(span, loads, GAP_S * speedup),
         *unsteady(turns),
@@ -117,6 +126,27 @@ def _failed(turns: Sequence[Turn]) -> list[str]:
         return []
     (most, _), *_ = kinds.most_common(1)
     return [f"{total} of {len(turns)} requests failed (most: {most})"]
+
+
+def _stalled(span: Span, loads: Sequence[LoadSample]) -> list[str]:
+    if not loads or span.agents < 1:
+        return []
+    share = sum(load.stalled for load in loads) / len(loads) / span.agents
+    if share <= STALLED_SHARE:
+        return []
+    return [
+        f"agents were stalled for {units.percent(min(1.0, share))} of their time: the engine sent nothing"
+    ]
+
+
+def _miscounted(turns: Sequence[Turn]) -> list[str]:
+    counted = [turn for turn in turns if turn.output_tokens is not None]
+    wrong = [why for turn in counted if (why := miscounted(turn)) is not None]
+    if len(wrong) <= MISCOUNTED_SHARE * len(counted):
+        return []
+    return [
+        f"the engine's token counts cannot be right in {len(wrong)} of {len(counted)} requests ({wrong[0]})"
+    ]
 
 
 def away(engines: Sequence[EngineSample]) -> list[str]:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from agenttop.model import units
+from agenttop.model.counts import miscounted
 from agenttop.model.frames import (
     HARMLESS_THROTTLE,
     EngineSample,
@@ -62,6 +63,8 @@ class Noticer:
         """Of each GPU: what holds it down, by reason; kept for a while after it has ended."""
         self._full: set[str] = set()
         self._failing: dict[str, str] = {}
+        self._miscounting: set[str] = set()
+        """Engines whose token counts were found wrong."""
         self._limited_at = -math.inf
 
     def notice(self, frame: Frame) -> list[Event]:
@@ -153,6 +156,11 @@ class Noticer:
             text = f"{turn.agent} turn {turn.turn} failed: {clean(turn.error or turn.error_kind)}"
             return [_driver_event(turn, "agent.failure", text, severity="bad")]
         self._failing.pop(turn.agent, None)
+        wrong = miscounted(turn)
+        if wrong is not None and turn.engine not in self._miscounting:
+            self._miscounting.add(turn.engine)
+            text = f"the engine's token counts cannot be right: {wrong}; every rate from them is as wrong"
+            return [_driver_event(turn, "engine.counts", text, severity="bad")]
         if turn.turn_kind == "compact":
             before, after = units.count(turn.prompt_tokens), units.count(turn.context_tokens)
             took = units.seconds(turn.t - turn.t_sent) if turn.t_sent is not None else units.MISSING

@@ -6,13 +6,17 @@ requests back in silence, and the engine looks less loaded than it is asked to b
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 
 from agenttop.model import units
 from agenttop.model.frames import EngineSample, Event, LoadSample
 
 LASTING = 5
-"""Samples in a row with unseen requests before it is told: the two counts are taken at different moments."""
+LASTING_S = 4.0
+"""Samples in a row with unseen requests, and their span in real time, before it is told: the two counts are
+taken at different moments."""
 
 LEAST_SHARE = 0.1
 
@@ -25,7 +29,8 @@ class Unseen:
     def __init__(self, rate: float = 1.0) -> None:
         """`rate`: session seconds per second."""
         self._stale_s = STALE_S * rate
-        self._row: list[int] = []
+        self._lasting_s = LASTING_S * rate
+        self._row: deque[tuple[float, int]] = deque()
         self._told = False
 
     def compare(self, load: LoadSample, engine: EngineSample | None) -> tuple[LoadSample, list[Event]]:
@@ -36,9 +41,12 @@ class Unseen:
             return load, []
         unseen = max(0, load.in_flight - counts)
         load = msgspec.structs.replace(load, unseen_in_flight=unseen)
-        self._row = [*self._row[-LASTING + 1 :], unseen]
-        least = min(self._row)
-        if len(self._row) < LASTING or least <= LEAST_SHARE * load.in_flight:
+        self._row.append((load.t, unseen))
+        while len(self._row) > LASTING and load.t - self._row[1][0] >= self._lasting_s:
+            self._row.popleft()
+        least = min(count for _, count in self._row)
+        lasted = len(self._row) >= LASTING and load.t - self._row[0][0] >= self._lasting_s
+        if not lasted or least <= LEAST_SHARE * load.in_flight:
             self._told = self._told and least > 0
             return load, []
         if self._told:
