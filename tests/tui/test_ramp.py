@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from agenttop.agents.profile import load
+from agenttop.agents.starts import starts_s
 from agenttop.model import commands as c
-from agenttop.tui.screens.ramp import RampDialog
+from agenttop.model import units
+from agenttop.tui.screens.ramp import LEAST_STARTS_S, RampDialog
 from tests.tui.sources import Running, console_on
 from tests.tui.test_golden import SIZES
 from tests.view import scenes
@@ -102,3 +105,18 @@ async def test_golden(size: tuple[int, int], golden: Callable[[str, str], None])
     async with console_on(scenes.running(40), 40.4, size) as running:
         await running.press("r")
         golden(f"ramp-{size[0]}x{size[1]}", running.screen)
+
+
+async def test_staggered_starts_are_foretold() -> None:
+    async with console_on(scenes.idle(), 8.3, (120, 40)) as running:
+        await running.press("r", "2")
+        starts = starts_s(load("human"), [1, 2])
+        assert starts > LEAST_STARTS_S
+        assert f"staggered starts take about {units.seconds(starts)}" in running.screen
+
+
+def test_starts_of_a_ramp_count_those_who_join_and_all_where_it_steps_down() -> None:
+    profile = load("human", {"start.kind": "every", "start.stagger_s": "10"})
+    assert starts_s(profile, [1, 2, 4]) == 30.0
+    assert starts_s(profile, [4, 8], standing=4) == 40.0
+    assert starts_s(profile, [4, 2], standing=4) == 10.0

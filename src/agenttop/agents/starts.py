@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from agenttop.agents.distribution import Distribution
 from agenttop.agents.settings import Profile, child_profile
@@ -28,6 +29,18 @@ def start_gap_s(profile: Profile, seed: int, number: int, agents: int | None = N
     if start.kind != "poisson":
         return start.stagger_s
     return random.Random(f"agenttop:{seed}:{number}:start").expovariate(1 / start.stagger_s)
+
+
+def starts_s(profile: Profile, levels: Sequence[int], standing: int = 0) -> float:
+    """Seconds that the staggered starts of a ramp take, all levels together. `standing`: agents that run
+    already and stay. A level of fewer agents than before takes new ones."""
+    total, before = 0.0, standing
+    for agents in levels:
+        before = 0 if agents < before else before
+        joining = range(max(1, before) + 1, agents + 1)
+        total += sum(start_gap_s(profile, 0, number, agents) for number in joining)
+        before = agents
+    return total
 
 
 def cycle_s(profile: Profile, prefill: float = PREFILL_TOK_S, decode: float = DECODE_TOK_S) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 
 from agenttop.agents.profile import Profile, load, names
+from agenttop.agents.starts import starts_s
 from agenttop.errors import AgenttopError, UsageError
 from agenttop.model import units
 from agenttop.model.commands import Command, Ramp, StopAll
@@ -18,6 +19,9 @@ from agenttop.view.store import Store
 FIELDS = ("engine", "profile", "from", "to", "step", "hold")
 NUMBERS = ("from", "to", "step")
 MOST_AGENTS = 1024
+
+LEAST_STARTS_S = 1.0
+"""Staggered starts that take less are not worth a word."""
 
 TO = 16
 HOLD = "2m"
@@ -128,8 +132,23 @@ class RampDialog(Dialog[Command]):
         return [
             *wrap(text, room, "text"),
             *wrap(f"{took}; {end}", room, "label"),
+            *self._about_starts(levels, room),
             *self._about_load(room, levels[0]),
         ]
+
+    def _about_starts(self, levels: list[int], room: int) -> list[Line]:
+        """What the staggered starts of the profile add, where it is known here and they do."""
+        self._problem()
+        profile, standing = self._loaded.get(self._profile), self._store.load
+        if not isinstance(profile, Profile):
+            return []
+        takes_s = starts_s(profile, levels, standing.target if standing is not None else 0)
+        if takes_s < LEAST_STARTS_S:
+            return []
+        text = (
+            f"each is held once all its agents run: staggered starts take about {units.seconds(takes_s)} more"
+        )
+        return wrap(text, room, "label")
 
     def _about_load(self, room: int, first: int) -> list[Line]:
         """What becomes of the agents that run now."""
