@@ -145,9 +145,7 @@ class RampDialog(Dialog[Command]):
         takes_s = starts_s(profile, levels, standing.target if standing is not None else 0)
         if takes_s < LEAST_STARTS_S:
             return []
-        text = (
-            f"each is held once all its agents run: staggered starts take about {units.seconds(takes_s)} more"
-        )
+        text = f"held once all its agents run: staggered starts take about {units.seconds(takes_s)} more"
         return wrap(text, room, "label")
 
     def _about_load(self, room: int, first: int) -> list[Line]:
