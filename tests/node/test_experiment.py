@@ -181,3 +181,16 @@ def test_the_knee_of_a_real_engine_is_searched_within_the_budget(llama_server, t
     with Recording(out) as recording:
         assert recording.of(Finding)[-1].sentence == finding.sentence
         assert len(recording.of(Level)) == len(levels)
+
+
+@pytest.mark.parametrize("settle", [False, True])
+def test_a_run_whose_agents_have_all_given_up_fails_at_once(start_sim, settle):
+    sim = start_sim(fault="4xx=404", speedup=20.0)
+    with live(urls=[sim.url], record=False) as session:
+        seconds = 3600.0
+        session.source.send(
+            c.RunPlan(engine=sim.url, profile=BRISK, levels=[2, 4], seconds=seconds, settle=settle)
+        )
+        ended = session.until_ended(60)
+        assert ended.startswith("the run failed: no agent is left")
+        assert len(session.of(Level)) == 1, "no further level is tried"

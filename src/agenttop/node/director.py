@@ -86,6 +86,11 @@ class Director:
         return self._rate
 
     @property
+    def deserted(self) -> bool:
+        """Agents were wanted, and every one of them has ended by itself."""
+        return self._number > 0 and not self._names and not self.agents
+
+    @property
     def last_start(self) -> float:
         """Session time of the last start that has been ordered; it may lie ahead."""
         return self._last_start

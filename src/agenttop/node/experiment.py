@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from agenttop.analyse.search import Done, Measured, Search
+from agenttop.errors import AgenttopError
 from agenttop.model import commands as c
 from agenttop.model import units
 from agenttop.model.frames import Session
@@ -40,7 +41,12 @@ class Experiments:
         self._session = session
 
     async def run(self, plan: c.RunPlan) -> None:
-        """One level after another, then stop everything. Raises RefusedError before anything has started."""
+        """One level after another, then stop everything.
+
+        Raises:
+            RefusedError: before anything has started.
+            AgenttopError: no agent is left to go on with.
+        """
         if not plan.levels or plan.seconds <= 0:
             raise RefusedError("a run needs at least one level and a duration")
         for agents in plan.levels:
@@ -56,7 +62,9 @@ class Experiments:
                     seconds=None if plan.settle else plan.seconds,
                     at_most_s=plan.seconds,
                 )
-                await runner.run(order, _start(plan, agents) if number == 0 else None)
+                end = await runner.run(order, _start(plan, agents) if number == 0 else None)
+                if end.how == "deserted":
+                    raise AgenttopError(end.why)
                 before = agents
         self._hub.event("run.end", "the run has ended")
         self._director.stop_all("node")
@@ -77,7 +85,10 @@ class Experiments:
                     seconds=ramp.hold_s,
                     held=True,
                 )
-                await runner.run(order, start if number == 0 else None)
+                end = await runner.run(order, start if number == 0 else None)
+                if end.how == "deserted":
+                    self._hub.event("ramp.end", f"the ramp ends early: {end.why}", severity="warn")
+                    return
                 before = agents
         self._hub.event("ramp.end", f"the ramp has reached {units.plural(levels[-1], 'agent')}, which go on")
 
@@ -108,7 +119,8 @@ class Experiments:
                     fill_s=None if wish.stagger_s is not None else min(FILL_S, share * FILL_SHARE),
                 )
                 end = await runner.run(order, _start(wish, step.agents) if number == 0 else None)
-                level = Measured(step.agents, step.purpose, end.took_s, end.how)
+                how = "failures" if end.how == "deserted" else end.how
+                level = Measured(step.agents, step.purpose, end.took_s, how)
                 await asyncio.to_thread(search.add, level)
                 reporter.interim(search)
             self._director.stop_all("node")

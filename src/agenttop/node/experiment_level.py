@@ -28,6 +28,11 @@ JUDGE_SHARE = 0.08
 LEAST_TOLD_S = 0.5
 """Staggered starts that take less are not worth a word."""
 
+HOLD_LOOK_S = 0.5
+"""How often a level that lasts a given time is looked at, in real seconds."""
+
+DESERTED = "no agent is left: all gave up or were lost, as the events before say"
+
 GRACE = 2.0
 """A level that cannot be judged yet may take so many times what it was given, where the budget allows."""
 
@@ -37,7 +42,8 @@ class LevelEnd:
     """How a level ended."""
 
     how: str
-    """steady, unsteady, time, failures, client, budget; engine: nothing but failures, and it is down."""
+    """steady, unsteady, time, failures, client, budget; deserted: no agent is left; engine: nothing but
+    failures, and it is down."""
     why: str
     row: LevelRow | None
     took_s: float
@@ -70,10 +76,20 @@ class LevelRunner:
                     "run.starts", words.late_starts(level, self._director.last_start), severity="warn"
                 )
         if level.t_end is not None:
-            await asyncio.sleep(max(0.0, level.t_end - self._now()) / self._director.rate)
+            if not await self._hold(level.t_end):
+                return self._over(level, "deserted", DESERTED, None)
             return self._over(level, "time", words.time_up(order, level, self._book.turns(level.t)), None)
         how, why = await self._settle(level, order)
         return self._over(level, how, why, self._book.end(level, self._now()))
+
+    async def _hold(self, until: float) -> bool:
+        """Let the level last until then. False: all its agents have ended before."""
+        rate = self._director.rate
+        while (left := until - self._now()) > 0:
+            if self._director.deserted:
+                return False
+            await asyncio.sleep(min(left / rate, HOLD_LOOK_S))
+        return True
 
     async def _launch(self, order: LevelOrder, start: c.StartAgents | None) -> None:
         """Have its agents started, or stopped. Raises RefusedError."""
@@ -119,6 +135,8 @@ class LevelRunner:
             await asyncio.sleep(max(LEAST_LOOK_S, LOOK_S / self._director.rate))
             now = self._now()
             state = progress(order.agents, now, self._book.loads(level.t), self._book.turns(level.t))
+            if self._director.deserted:
+                return "deserted", DESERTED
             if state.halted_by is not None:
                 return self._halted(level, state)
             if now >= order.until:
