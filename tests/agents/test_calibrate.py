@@ -12,6 +12,8 @@ from agenttop.agents import calibrate as module
 from agenttop.agents.calibrate import Calibration, CalibrationError, Stamps, Stub, calibrate, play
 from agenttop.commands.calibrate import carried, lines
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def stub():

@@ -23,6 +23,8 @@ from tests.agents.driving import DriverProcess, driver
 from tests.agents.profiles import profile
 from tests.waiting import until_async
 
+pytestmark = pytest.mark.slow
+
 SHOWN = {
     "refuse": ("refuse=503@first=1", "http-5xx"),
     "4xx": ("4xx=429@first=1", "http-4xx"),

@@ -11,6 +11,8 @@ from agenttop.errors import UsageError
 from agenttop.sim.faults import KINDS, Fault, FaultPlan, parse
 from tests.waiting import until
 
+pytestmark = pytest.mark.slow
+
 FAST = 50.0
 """So that a simulated second is no wait."""
 

@@ -11,6 +11,8 @@ from agenttop.sim import fidelity
 from agenttop.sim.fidelity import Ceiling
 from agenttop.sim.rehearse import Rehearsed
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def lab() -> dict[tuple[str, int], Rehearsed]:
