@@ -227,9 +227,9 @@ def _joined(series: Sequence[Series]) -> Series | None:
 
 def _span(low: float, high: float) -> str:
     """Two ratios, said briefly where both are told alike."""
-    if high < 0.5:
+    if low < 0.5 and high < 1:
         return f"{1 / high:.1f} to {1 / low:.1f} times"
-    if low >= 2:
+    if low > 1 and high >= 2:
         return f"{low:.1f} to {high:.1f} times"
     return f"{_times(low)} to {_times(high)}"
 
