@@ -49,7 +49,7 @@ def _levels(report: KneeReport, levels: Sequence[LevelPoint]) -> str:
     gains = {step.end: step.gain_fraction for step in report.steps}
     held = {level.agents: level for level in report.capacity.levels} if report.capacity else {}
     header = ["agents", TITLES[report.measure], "each more adds", "tok/s/agent", "prefill tok/s", "wait"]
-    header += ["KV max", "preempt", *(["SLO met"] if held else []), ""]
+    header += ["KV in use", "preempt", *(["SLO met"] if held else []), ""]
     rows = []
     for level in levels:
         value = getattr(level, report.measure)
