@@ -177,3 +177,19 @@ def test_the_series_of_a_session_lead_to_the_verdict_of_its_row():
     assert "also decode bandwidth" in row.bottleneck_evidence
     (row,) = rows_of(of_frames(session(), frames(["user clocks"], 0.5)))
     assert row.bottleneck == NOTHING
+
+
+def test_requests_that_wait_in_a_queue_wait_for_prefill_only_where_prompts_are_the_work():
+    few = dataclasses.replace(SMALLER, slots_total=None)
+    queued = {
+        "prefill_share": 0.8,
+        "prefilling": 5.0,
+        "wait_s": 9.0,
+        "waiting_share": 1.0,
+        "slots_total": None,
+    }
+    limit = bottleneck(dataclasses.replace(AT_EASE, **queued), [few])
+    assert limit.name == "admission queue"
+    assert "prefill" not in limit.evidence
+    prompts = {**queued, "decode_tok_s": 5.0}
+    assert bottleneck(dataclasses.replace(AT_EASE, **prompts), [few]).name == "prefill budget"

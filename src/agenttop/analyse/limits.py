@@ -142,7 +142,8 @@ def _prefill(seen: Seen, smaller: Sequence[Seen]) -> str | None:
     share = f"{units.percent(seen.prefill_share)} of the agents' request time is spent before the first token"
     per_output = seen.prefill_tok_s / seen.decode_tok_s if seen.decode_tok_s else 0.0
     mostly = f"{per_output:.0f} prompt tokens are computed for each one of output"
-    if seen.prefill_share <= WAITING_SHARE and per_output < PROMPT_HEAVY:
+    if per_output < PROMPT_HEAVY and (seen.prefill_share <= WAITING_SHARE or _queues(seen)):
+        # What waits in a queue waits for those ahead of it: for their prefill only where that is their work.
         return None
     proof = share if seen.prefill_share > WAITING_SHARE else mostly
     rate = units.rate(seen.prefill_tok_s)
