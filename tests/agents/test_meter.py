@@ -129,3 +129,17 @@ def test_a_few_tokens_at_a_time_are_an_engines_way() -> None:
         meter.ended(reply(0, 0.1, 0.9, 200, reads=40, shared=40), 0.0, True)
     clock.now = 1.0
     assert meter.read([]).client_limited is None
+
+
+@pytest.mark.parametrize(("rate", "limited"), [(20.0, False), (200.0, True)])
+def test_replies_over_in_no_time_are_mostly_the_way_there_and_back(rate: float, limited: bool) -> None:
+    clock = Clock()
+    meter = Meter(clock, rate)
+    for _ in range(10):
+        meter.ended(reply(sent=1.0, first=1.8, last=3.0, events=200, reads=20), t_queued=1.0, first_try=True)
+    clock.now = 20.0
+    verdict = meter.read([]).client_limited
+    assert (verdict is not None) is limited
+    if verdict:
+        assert "a reply takes 10.0 ms of real time" in verdict
+        assert "200 times as fast as life is too fast" in verdict

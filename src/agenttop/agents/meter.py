@@ -9,7 +9,8 @@ Delays below 10 ms are never held against it: that is what time stamps are good 
 
 With an engine that is simulated faster than life all of this is measured and compared in real time. There
 single tokens come closer together than any clock can tell apart, so the event loop is held against the time a
-whole reply takes, of which it may be late by a twentieth.
+whole reply takes, of which it may be late by a twentieth. Replies over in less than 20 ms are mostly the way there
+and back, for however short a time the loop was late.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ LAG_SHARE = 0.20
 LATE_SHARE = 0.05
 LEAST_DELAY_S = 0.010
 """A shorter delay moves neither a TTFT nor the decode rate of a turn, however fast its tokens come."""
+
+LEAST_REPLY_S = 0.020
+"""Of a faster engine's replies: what comes and goes over a connection takes milliseconds by itself."""
 
 BUNCHED_EVENTS = 32
 BUNCHED_SHARE = 0.9
@@ -67,6 +71,7 @@ class Meter:
         self._ttfts: deque[float] = deque(maxlen=_RECENT)
         self._periods: deque[float] = deque(maxlen=_RECENT)
         self._decodes: deque[float] = deque(maxlen=_RECENT)
+        self._replies: deque[float] = deque(maxlen=_RECENT)
         self._bunches: deque[float] = deque(maxlen=_RECENT)
         """Events per read of replies, 0 where they came one by one."""
         self._reads = self._shared = 0
@@ -97,6 +102,7 @@ class Meter:
             self._late_by_us.append(max(0.0, late - reply.connect_s))
         if reply.t_first_token is not None:
             self._ttfts.append(reply.t_first_token - reply.t_sent)
+            self._replies.append((reply.t_last_token or reply.t_first_token) - reply.t_sent)
         if reply.events >= BUNCHED_EVENTS:
             bunched = reply.merged >= BUNCHED_SHARE * reply.events
             self._bunches.append(reply.events / reply.reads if bunched else 0.0)
@@ -173,6 +179,10 @@ class Meter:
         return None
 
     def _verdict_faster_than_life(self, lag: float | None) -> str | None:
+        too_fast = f"{self._rate:g} times as fast as life is too fast for this machine"
+        whole = statistics.median(self._replies) / self._rate if self._replies else LEAST_REPLY_S
+        if whole < LEAST_REPLY_S:
+            return f"a reply takes {_ms(whole)} of real time, much of it on the way: {too_fast}"
         if lag is None or lag <= LEAST_DELAY_S or not self._decodes:
             return None
         takes = statistics.median(self._decodes) / self._rate
@@ -180,7 +190,7 @@ class Meter:
             return None
         return (
             f"the driver's loop was {_ms(lag)} late (p99) with {_ms(takes)} of real time for a reply:"
-            f" {self._rate:g} times as fast as life is too fast for this machine"
+            f" {too_fast}"
         )
 
 
