@@ -100,11 +100,11 @@ def test_an_engine_that_refuses_everything_is_no_answer(start_sim, profile):
 
 
 def test_an_engine_that_goes_down_in_the_middle_is_no_cliff(start_sim, profile):
-    engine = start_sim(fault=["restart=24h@after=15"], speedup=20)
-    wish = ("--find-knee", "--max-agents", 4, "--budget", "20m", "--json")
+    engine = start_sim(fault=["restart=24h@after=8"], plant="step=0.1,knee=3", speedup=50)
+    wish = ("--find-knee", "--max-agents", 4, "--budget", "30m", "--json")
     done = agenttop("run", profile, *wish, "--url", engine.url)
     report = json.loads(done.stdout)["knee"]
-    assert report["search"]["cut_short"] is True
+    assert report["search"]["cut_short"] is True, (report["search"], done.stderr[-2500:])
     assert report["search"]["ended"].startswith("the engine went down with"), report["search"]
     assert report["cliff"]["agents"] is None, report["cliff"]
 
