@@ -8,9 +8,9 @@ Limits as in docs/decisions.md (a level is not the engine's when the client was 
 Delays below 10 ms are never held against it: that is what time stamps are good to.
 
 With an engine that is simulated faster than life all of this is measured and compared in real time. There
-single tokens come closer together than any clock can tell apart, so the event loop is held against the time a
-whole reply takes, of which it may be late by a twentieth. Replies over in less than 20 ms are mostly the way there
-and back, for however short a time the loop was late.
+single tokens come closer together than any clock can tell apart, so the event loop is held against the time
+a whole reply takes, of which it may be late by a twentieth. Replies over in less than 20 ms are mostly the
+way there and back, for however short a time the loop was late.
 """
 
 from __future__ import annotations
