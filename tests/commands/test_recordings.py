@@ -18,7 +18,8 @@ import pytest
 from agenttop import paths
 from agenttop.analyse.compare import LevelRow
 from agenttop.cli import main
-from agenttop.commands.cells import aligned, csv_cell, markdown
+from agenttop.commands.cells import aligned, csv_cell, markdown, width
+from agenttop.commands.compare import render
 from agenttop.model.door import Door
 from agenttop.model.frames import FRAME_TYPES, Event, Frame, Turn, kind_of
 from agenttop.record.read import Recording
@@ -90,6 +91,45 @@ def test_compare_fits_120_columns_and_says_what_follows(tmp_path: Path, capsys: 
     assert "-50 % decode per agent" in words or "2.0 times less decode per agent" in words
     _, out, _ = said(capsys, "compare", *paths_of, "--format", "json")
     assert any("against" in line for line in json.loads(out)["story"])
+
+
+def test_compare_too_wide_for_one_table_is_two_and_wide_letters_take_two_cells() -> None:
+    level = LevelRow(
+        file="名前-of-a-recording.agenttop",
+        host="box",
+        level=1,
+        agents=16,
+        t_start=0.0,
+        t_end=200.0,
+        warm_up_s=40.0,
+        window_s=160.0,
+        valid=True,
+        failures=36,
+        failure_kinds={"queue-timeout": 36},
+        stalls=3,
+        retries=32,
+        kv_max_fraction=1.0,
+        prefix_hit_fraction=0.9,
+        waiting_fraction=1.0,
+        preemptions_per_min=17.5,
+        compactions=12,
+        compaction_s_p50=15.2,
+        compaction_prefill_tokens_p50=7013.0,
+        gpu_throttled_fraction=1.0,
+        steady="steady",
+        bottleneck="thermal throttle",
+    )
+    row = msgspec.to_builtins(level)
+    plain = dict(row, file="plain-name-of-a-recording.agenttop", agents=8)
+    out = render([row, plain], "table")
+    lines = out.splitlines()
+    assert max(width(line) for line in lines) <= 120
+    assert sum(line.startswith("file") for line in lines) == 3
+    causes = [line.split() for line in lines if line.startswith("file")][1:]
+    assert [heading[:2] for heading in causes] == [["file", "agents"]] * 2
+    assert causes[1][-1] == "limit"
+    wide, narrow = (next(line for line in lines if line.startswith(name)) for name in ("名前", "plain"))
+    assert width(wide.split("box")[0]) == width(narrow.split("box")[0])
 
 
 def test_compare_as_markdown_and_csv(ramp: Path, capsys: Capture) -> None:

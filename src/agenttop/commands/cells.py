@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,15 +30,25 @@ def _printable(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[printable(cell).replace("\n", "?") for cell in row] for row in rows]
 
 
+def width(text: str) -> int:
+    """Cells of a terminal that a printable text takes: letters of East Asia take two, accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )
+
+
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
     """Columns of text, the first `left` to the left and the others to the right, two spaces apart."""
     rows = _printable(rows)
-    widths = [max(len(row[index]) for row in (header, *rows)) for index in range(len(header))]
+    widths = [max(width(row[index]) for row in (header, *rows)) for index in range(len(header))]
     lines = []
     for row in (header, *rows):
         cells = [
-            cell.ljust(width) if index < left else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            f"{cell}{' ' * (wide - width(cell))}" if index < left else f"{' ' * (wide - width(cell))}{cell}"
+            for index, (cell, wide) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines) + "\n"

@@ -199,14 +199,33 @@ def _table(rows: Rows, columns: Columns, left: int = LEFT) -> str:
     shown[:left] = [
         (name, _shortened(values, most)) for (name, values), most in zip(shown, rooms, strict=False)
     ]
-    table = [list(cells_of) for cells_of in zip(*(values for _, values in shown), strict=True)]
-    text = cells.aligned([name for name, _ in shown], table, left)
+    text = "\n".join(
+        cells.aligned(
+            [name for name, _ in part],
+            [list(cells_of) for cells_of in zip(*(values for _, values in part), strict=True)],
+            left,
+        )
+        for part in _parts(shown, left)
+    )
     return text + (f"not known of any level: {', '.join(unknown)}\n" if unknown else "")
+
+
+def _parts(shown: Sequence[tuple[str, list[str]]], left: int) -> list[list[tuple[str, list[str]]]]:
+    """The columns one after another as few tables of at most `WIDTH`; each has the names, the levels too."""
+    names = list(shown[: left + 1])  # `agents` follows the names
+    parts = [list(names)]
+    for column in shown[left + 1 :]:
+        if len(parts[-1]) > len(names) and _wide([*parts[-1], column]) - GAP > WIDTH:
+            parts.append(list(names))
+        parts[-1].append(column)
+    return parts
 
 
 def _wide(shown: Sequence[tuple[str, list[str]]]) -> int:
     """Width of columns, each with the gap beside it."""
-    return sum(max(len(name), *map(len, values)) + GAP for name, values in shown)
+    from agenttop.commands import cells
+
+    return sum(max(map(cells.width, (name, *values))) + GAP for name, values in shown)
 
 
 def _shortened(values: Sequence[str], most: int) -> list[str]:
