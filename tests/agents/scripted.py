@@ -116,11 +116,13 @@ class Server:
         self.script = script
         self.requests: list[Request] = []
         self.connections = 0
+        self.writers: list[asyncio.StreamWriter] = []
         self.url = ""
         self.port = 0
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         wire = Wire(reader, writer)
+        self.writers.append(writer)
         self.connections += 1
         wire.number = self.connections
         try:
@@ -153,6 +155,10 @@ async def serve(script: Script, port: int = 0, tls: Path | None = None) -> Async
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in server.writers:
+            writer.transport.abort()  # closing alone waits for a client that reads what is left
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
 
 def always(*pieces: bytes, close: bool = False) -> Script:

@@ -79,7 +79,8 @@ def test_llama_with_one_token_a_byte(llama_server: LlamaServer) -> None:
         d.launch(1)
         turns = agreed(d, 12)
     added = growth(turns)[3:]
-    assert statistics.median(abs(real - wanted) / wanted for wanted, real in added) < 0.03
+    # Of some 150 tokens; what the model made up is tokenised anew, and differs by a few.
+    assert statistics.median(abs(real - wanted) / wanted for wanted, real in added) < 0.08
     compacted = next(turn for turn in turns if turn.compacted_from_tokens)
     assert compacted.compacted_from_tokens > 1300
     assert compacted.prompt_tokens < 1100

@@ -135,11 +135,18 @@ def state_words(store: Store, look: Look) -> list[Span]:
     return words
 
 
+BROKE_OFF = "unexpectedly"
+"""How a source words that nobody meant the session to end."""
+
+
 def _reason(store: Store, engine: EngineSample | None, look: Look) -> str | None:
     """One sentence about the worst thing, where there is one."""
     if store.over:
         why = foreign(store.ended or (store.bye.why if store.bye else ""), 160)
-        return "; ".join(part for part in (*_answer(store, look), why) if part)
+        answer = _answer(store, look)
+        # What came to its end needs no reason; what broke off does, and first of all.
+        parts = [why, *answer] if BROKE_OFF in why else [*answer, why]
+        return "; ".join(part for part in parts if part)
     if store.recording is not None and store.recording.state == "stopped":
         return foreign(f"recording stopped: {store.recording.why or 'no reason given'}", 160)
     if engine is not None and engine.state != "ok" and engine.note:
