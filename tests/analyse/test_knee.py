@@ -400,3 +400,10 @@ def test_no_cliff_is_claimed_up_to_the_last_level_that_was_judged():
     assert report.sentence == "No knee up to 4 agents; no cliff up to 4."
     assert report.cliff.why.endswith("up to 4")
     assert analyse(points[3:], draws=0).cliff.why == "no level can be judged"
+
+
+@pytest.mark.parametrize("levels", [MANY, (1, 2, 4, 8, 16, 32)], ids=["many levels", "few levels"])
+def test_a_flat_curve_has_no_cliff_by_chance(levels: tuple[int, ...]) -> None:
+    """Where every drop is noise, few levels must not be believed about how little they scatter."""
+    draws = [analyse(noisy(lambda _: 100.0, 0.03, seed, levels), draws=0) for seed in range(30)]
+    assert sum(report.cliff.agents is not None for report in draws) <= 3

@@ -20,6 +20,10 @@ ALONE = 4.5
 """A drop counts from so many of its standard errors on; from more where only the last level shows it. Noise
 is itself an estimate, and a drop is looked for at every level: hence more than the usual two or three."""
 
+FEW_LEVELS = 4.0
+"""Where only the curve itself tells the noise, the estimate of few levels is too small as often as not, since
+the curve follows them: with n levels the bound is higher by this over n."""
+
 HITS_LOST = 0.10
 """Loss of prefix hits, as a share of all prompt tokens, against the best smaller level."""
 
@@ -53,6 +57,7 @@ def signs(
 def drop_index(levels: Sequence[Pooled], noise: Noise) -> tuple[int, float] | None:
     """The first level below the best beyond noise and for good, and how far it lies below, as a share."""
     strongest: list[tuple[float, int, float]] = []
+    wider = 1 + FEW_LEVELS / len(levels) if noise.source in ("curve", "assumed") and levels else 1.0
     agents = [float(level.agents) for level in levels]
     values = [level.value for level in levels]
     for index in range(1, len(levels)):
@@ -68,7 +73,7 @@ def drop_index(levels: Sequence[Pooled], noise: Noise) -> tuple[int, float] | No
         size = noise.of_levels[index]
         error = math.hypot(size * value / math.sqrt(count), noise.typical * top / math.sqrt(alike))
         strength = (top - value) / error if error > 0 else 0.0
-        if drop > DROP and strength > (STANDARD_ERRORS if count > 1 else ALONE):
+        if drop > DROP and strength > wider * (STANDARD_ERRORS if count > 1 else ALONE):
             strongest.append((strength, index, drop))
     if not strongest:
         return None
