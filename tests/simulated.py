@@ -113,8 +113,8 @@ class Simulated:
         self.pid: int = self.account["pid"]
         self.model: str = self.account["served_model"]
 
-    def get(self, path: str, headers: dict[str, str] | None = None) -> Answer:
-        return self._ask("GET", path, None, headers)
+    def get(self, path: str, headers: dict[str, str] | None = None, timeout_s: float = 20) -> Answer:
+        return self._ask("GET", path, None, headers, timeout_s)
 
     def post(self, path: str, body: Any, headers: dict[str, str] | None = None) -> Answer:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
