@@ -11,7 +11,7 @@ from agenttop.analyse.settle import Progress, progress
 from agenttop.analyse.verdict import SERVING
 from agenttop.model import commands as c
 from agenttop.model import units
-from agenttop.model.frames import Level
+from agenttop.model.frames import EngineSample, Level, Turn
 from agenttop.node import experiment_words as words
 from agenttop.node.director import Director
 from agenttop.node.experiment_frames import LevelBook
@@ -30,6 +30,9 @@ LEAST_TOLD_S = 0.5
 
 HOLD_LOOK_S = 0.5
 """How often a level that lasts a given time is looked at, in real seconds."""
+
+LOOKED_AT_S = 5.0
+"""So long an engine may take to show how it is now, in real seconds."""
 
 DESERTED = "no agent is left: all gave up or were lost, as the events before say"
 
@@ -138,7 +141,7 @@ class LevelRunner:
             if self._director.deserted:
                 return "deserted", DESERTED
             if state.halted_by is not None:
-                return self._halted(level, state)
+                return await self._halted(level, state)
             if now >= order.until:
                 return words.cut(self._book.row(now), state)
             spent = now - (
@@ -155,11 +158,22 @@ class LevelRunner:
                     turns = self._book.turns(level.t)
                     return "unsteady", words.late(order, row, state, spent, turns)
 
-    def _halted(self, level: Level, state: Progress) -> tuple[str, str]:
+    async def _halted(self, level: Level, state: Progress) -> tuple[str, str]:
         """How a level ends that never will be judged."""
         assert state.halted_by is not None
         turns = self._book.turns(level.t)
-        engine = self._book.engine(turns[-1].engine if turns else None)
+        engine = await self._looked_at_since(turns[-1]) if turns else self._book.engine(None)
         if state.halted_by == "failures" and engine is not None and engine.state not in SERVING:
             return "engine", f"the engine is not serving ({engine.state}); {state.waits_for}"
         return state.halted_by, state.waits_for
+
+    async def _looked_at_since(self, turn: Turn) -> EngineSample | None:
+        """The engine as it was after a request ended: agents learn that it is gone before it is looked at."""
+        until = self._now() + LOOKED_AT_S * self._director.rate
+        while True:
+            engine = self._book.engine(turn.engine)
+            if engine is None or engine.state not in SERVING or engine.t - (engine.age_s or 0.0) > turn.t:
+                return engine
+            if self._now() >= until:
+                return engine
+            await asyncio.sleep(LEAST_LOOK_S)
