@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agenttop.analyse.probes import VERDICTS, ProbeRow, difference, rows_of, sentences, wilson
+from agenttop.analyse.probes import VERDICTS, ProbeRow, difference, rows_of, sentences
+from agenttop.analyse.stats import wilson
 from agenttop.model.frames import Turn
 
 

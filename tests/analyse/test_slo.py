@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenttop.analyse.capacity import capacity, wilson
+from agenttop.analyse.capacity import capacity
 from agenttop.analyse.points import LevelPoint, Served
 from agenttop.analyse.slo import parse_slo
+from agenttop.analyse.stats import wilson
 from agenttop.errors import UsageError
 
 

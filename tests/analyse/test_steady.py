@@ -8,7 +8,7 @@ import random
 import pytest
 
 from agenttop.analyse.series import batched, inflation, mser_crop, ranks, shift, theil_sen, trend
-from agenttop.analyse.steady import LEAST_TURNS, SteadyWatch, judge
+from agenttop.analyse.steady import LEAST_TURNS, judge
 from agenttop.model.frames import Turn
 from tests.record.build import turn
 
@@ -149,15 +149,14 @@ def test_priming_compaction_sub_agents_and_failures_are_no_turns_of_it():
     assert standing(mixed) == standing(turns)
 
 
-def test_a_watch_says_the_same_as_the_whole_at_each_moment_and_goes_from_warming_to_steady():
+def test_the_turns_so_far_say_the_same_as_the_whole_at_each_moment_and_go_from_warming_to_steady():
     turns = level()
-    watch = SteadyWatch(AGENTS, 0.0)
-    states = []
+    known, states = [], []
     pending = list(turns)
     for now in range(5, 120, 5):
         while pending and pending[0].t < now:
-            watch.add(pending.pop(0))
-        states.append(watch.judge(float(now)))
+            known.append(pending.pop(0))
+        states.append(judge(known, AGENTS, 0.0, float(now)))
         assert states[-1] == judge(turns, AGENTS, 0.0, float(now))
     assert states[0].state == "warming"
     assert states[-1].state == "steady"

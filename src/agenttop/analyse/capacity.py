@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from agenttop.analyse.points import LevelPoint, Served
 from agenttop.analyse.report import Attainment, Capacity
 from agenttop.analyse.slo import Slo
+from agenttop.analyse.stats import wilson
 from agenttop.model import units
-
-Z95 = 1.959964
-"""Two-sided 95 % point of the normal distribution."""
-
-
-def wilson(met: int, total: int, z: float = Z95) -> tuple[float, float]:
-    """Interval of a share of `total` >= 1 trials: Wilson (1927). Never leaves 0..1, unlike the usual one."""
-    share = met / total
-    middle = share + z * z / (2 * total)
-    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    below, above = (middle - half) / (1 + z * z / total), (middle + half) / (1 + z * z / total)
-    return max(0.0, below), min(1.0, above)
 
 
 def capacity(points: Sequence[LevelPoint], slo: Slo) -> Capacity:

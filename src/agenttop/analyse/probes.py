@@ -7,21 +7,18 @@ failed have no verdict, and are counted as failures elsewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
 import msgspec
 
 from agenttop.analyse.compare import spans_of
-from agenttop.analyse.material import of_recording
+from agenttop.analyse.material import Material
+from agenttop.analyse.stats import wilson
 from agenttop.model.frames import Turn
-from agenttop.record.read import Recording
 
 VERDICTS = ("right", "wrong-region", "leaked", "truncated", "no-answer")
-
-Z = 1.959964
-"""Of the standard normal distribution, for intervals of 95 %."""
 
 
 class ProbeRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,19 +41,12 @@ class ProbeRow(msgspec.Struct, frozen=True, kw_only=True):
     """What was not right, word for word as recorded, and how often."""
 
 
-def probe_rows(paths: Iterable[Path]) -> list[ProbeRow]:
-    """The rows of several recordings, levels before the whole; none of a file in which nothing was asked.
-
-    Raises AgenttopError for a bad file.
-    """
-    rows: list[ProbeRow] = []
-    for path in paths:
-        with Recording(path) as recording:
-            turns = [turn for turn in recording.turns() if turn.probe is not None]
-            if turns:
-                spans = [(s.number, s.agents, s.start, s.end) for s in spans_of(of_recording(recording))]
-                rows += rows_of(turns, spans, str(recording.path))
-    return rows
+def of_material(material: Material, name: str = "") -> list[ProbeRow]:
+    """The rows of a session, levels before the whole; none where nothing was asked."""
+    if all(turn.probe is None for turn in material.turns):
+        return []
+    spans = [(span.number, span.agents, span.start, span.end) for span in spans_of(material)]
+    return rows_of(material.turns, spans, name)
 
 
 def rows_of(
@@ -99,17 +89,6 @@ def _row(turns: Sequence[Turn], name: str, level: int | None, agents: int | None
         recall_high=high,
         details=dict(sorted(details.items(), key=lambda item: -item[1])),
     )
-
-
-def wilson(right: int, asked: int) -> tuple[float, float]:
-    """Interval of a share, 95 % (Wilson 1927): honest near 0 and 1, where the simple one has no width."""
-    if asked == 0:
-        return 0.0, 1.0
-    share, square = right / asked, Z * Z
-    middle = (share + square / (2 * asked)) / (1 + square / asked)
-    half = Z / (1 + square / asked) * math.sqrt(share * (1 - share) / asked + square / (4 * asked * asked))
-    low, high = max(0.0, middle - half), min(1.0, middle + half)
-    return (0.0 if right == 0 else low), (1.0 if right == asked else high)
 
 
 def difference(one: ProbeRow, other: ProbeRow) -> tuple[float, float]:

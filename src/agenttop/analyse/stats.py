@@ -56,6 +56,21 @@ def trend_p(values: Sequence[float]) -> float:
     return math.erfc(z / math.sqrt(2))
 
 
+Z95 = 1.959964
+"""Of the standard normal distribution, for intervals of 95 %."""
+
+
+def wilson(met: int, total: int) -> tuple[float, float]:
+    """Interval of a share, 95 % (Wilson 1927): honest near 0 and 1, where the simple one has no width."""
+    if total == 0:
+        return 0.0, 1.0
+    share, square = met / total, Z95 * Z95
+    middle = (share + square / (2 * total)) / (1 + square / total)
+    half = Z95 / (1 + square / total) * math.sqrt(share * (1 - share) / total + square / (4 * total * total))
+    low, high = max(0.0, middle - half), min(1.0, middle + half)
+    return (0.0 if met == 0 else low), (1.0 if met == total else high)
+
+
 class Drift(NamedTuple):
     """How far values in order of time have moved."""
 

@@ -15,7 +15,6 @@ That a level does not settle is an answer.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,31 +75,6 @@ class Steadiness:
     def window_s(self) -> float:
         """Length of the window looked at."""
         return self.until - self.since
-
-
-class SteadyWatch:
-    """A level as it runs. `judge` costs some milliseconds whatever has been added."""
-
-    def __init__(
-        self, agents: int, start: float, *, least_s: float = LEAST_S, least_full: int = LEAST_FULL
-    ) -> None:
-        self.agents = agents
-        self.start = start
-        """When the level could settle at the earliest: all agents run and have had a first token."""
-        self._least_s = least_s
-        self._least_full = least_full
-        self._turns: list[Turn] = []
-
-    def add(self, turn: Turn) -> None:
-        """A request has ended."""
-        if is_full(turn):
-            insort(self._turns, turn, key=lambda turn: turn.t)
-
-    def judge(self, now: float) -> Steadiness:
-        """The standing at session time `now`."""
-        return judge(
-            self._turns, self.agents, self.start, now, least_s=self._least_s, least_full=self._least_full
-        )
 
 
 def judge(

@@ -50,8 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         import msgspec
 
+        from agenttop.commands.cells import json_text
+
         report = {"schema": SCHEMA, **msgspec.to_builtins(found), "agents_per_process": carried(found)}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")
+        sys.stdout.write(json_text(report))
     else:
         sys.stdout.write("\n".join(lines(found)) + "\n")
     return 0

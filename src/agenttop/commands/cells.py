@@ -1,4 +1,4 @@
-"""Values as the cells of a table: for eyes, for CSV files, for Markdown."""
+"""Values as text: as the cells of a table for eyes, CSV files and Markdown, or as JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from typing import Any
 from agenttop.model.text import printable
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON for eyes and scripts alike: indented, ends with a newline."""
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
 def csv_cell(value: Any) -> Any:

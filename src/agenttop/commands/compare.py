@@ -106,7 +106,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the levels of all files. Raises AgenttopError for a file that is no recording."""
-    from agenttop.analyse.probes import probe_rows
     from agenttop.errors import UsageError
 
     if arguments.chart and arguments.format != "table":
@@ -115,14 +114,15 @@ def run(arguments: argparse.Namespace) -> int:
         )
     rows: list[Row] = []
     points: Points = {}
+    probes: list[ProbeRow] = []
     for file in arguments.files:
-        some, points[file] = _levels(file)
+        some, points[file], asked = _levels(file)
+        probes += asked
         if not some:
             sys.stderr.write(
                 f"agenttop: {printable(file)} has no level: no agents ran while it was recorded\n"
             )
         rows += some
-    probes = probe_rows(map(Path, arguments.files))
     sys.stdout.write(render(rows, arguments.format, probes, points=points))
     if arguments.chart and rows:
         from agenttop.commands.chart import charts
@@ -131,19 +131,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _levels(file: str) -> tuple[list[Row], Sequence[LevelPoint]]:
-    """The levels of a recording as rows, and with their requests."""
+def _levels(file: str) -> tuple[list[Row], Sequence[LevelPoint], list[ProbeRow]]:
+    """The levels of a recording as rows, and with their requests; its answers to probes."""
     import msgspec
 
     from agenttop.analyse.compare import rows_of
     from agenttop.analyse.material import of_recording
     from agenttop.analyse.points import points_of
+    from agenttop.analyse.probes import of_material
     from agenttop.record.read import Recording
 
     with Recording(Path(file)) as recording:
         material = of_recording(recording)
     rows = rows_of(material, file)
-    return [msgspec.to_builtins(row) for row in rows], points_of(material, rows)
+    return [msgspec.to_builtins(row) for row in rows], points_of(material, rows), of_material(material, file)
 
 
 def render(
@@ -270,13 +271,12 @@ def _named(row: Row) -> str:
 
 
 def _as_json(rows: Rows, probes: Sequence[ProbeRow], points: Points | None) -> str:
-    import msgspec
-
     from agenttop.analyse.story import story
     from agenttop.commands import probe_table
+    from agenttop.commands.cells import json_text
 
     out = {"schema": 1, "levels": rows, "story": story(rows, points), **probe_table.values(probes)}
-    return msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n"
+    return json_text(out)
 
 
 def _as_csv(rows: Rows) -> str:

@@ -55,12 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
             _check("engine", None, "no engine found on this host", "start one, or name it with --url")
         )
     if arguments.json:
-        import msgspec
+        from agenttop.commands.cells import json_text
 
-        text = msgspec.json.format(
-            msgspec.json.encode({"schema": SCHEMA, "checks": checks}), indent=2
-        ).decode()
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(json_text({"schema": SCHEMA, "checks": checks}))
     else:
         sys.stdout.write("\n".join(map(_line, checks)) + "\n")
     return exit_code(store, settings.urls)

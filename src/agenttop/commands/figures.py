@@ -66,13 +66,13 @@ class Figures:
 
     def as_json(self, recording: str, failure: str | None) -> str:
         """One JSON object."""
-        import msgspec
+        from agenttop.commands.cells import json_text
 
         out: dict[str, Any] = {"schema": SCHEMA, "recording": recording, "levels": self.rows}
         if self.report is not None:
             out["knee"] = self.report
         out["failure"] = failure
-        return msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n"
+        return json_text(out)
 
     def as_text(self) -> str:
         """The table of levels, then the three figures and what became of the search."""

@@ -73,9 +73,8 @@ class Levels(NamedTuple):
 
 
 def _print(named: Sequence[Levels], slo: Slo | None, arguments: argparse.Namespace) -> int:
-    import msgspec
-
     from agenttop.analyse.knee import analyse
+    from agenttop.commands.cells import json_text
     from agenttop.commands.knee_text import report_text
 
     reports = [(levels, analyse(levels.points, slo=slo)) for levels in named]
@@ -86,7 +85,7 @@ def _print(named: Sequence[Levels], slo: Slo | None, arguments: argparse.Namespa
                 "schema": 1,
                 "reports": [{"file": levels.name, **_as_json(levels, found)} for levels, found in reports],
             }
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n")
+        sys.stdout.write(json_text(plain))
         return 0
     texts = [
         report_text(found, levels.points, chart=not arguments.no_chart, simulated=levels.simulated)

@@ -34,10 +34,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     recordings = [_recording(path, str(path) in live) for path in sorted(folder.glob(f"*{SUFFIX}"))]
     if arguments.json:
-        import msgspec
+        from agenttop.commands.cells import json_text
 
         out = {"schema": 1, "sessions": sessions, "folder": str(folder), "recordings": recordings}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(out), indent=2).decode() + "\n")
+        sys.stdout.write(json_text(out))
     else:
         sys.stdout.write(_text(sessions, recordings, folder))
     return 0

@@ -40,9 +40,9 @@ def print_once(settings: NodeSettings, window_s: float, *, as_json: bool) -> int
     store = Store()
     store.feed(frames, max((frame.t for frame in frames), default=0.0))
     if as_json:
-        import msgspec
+        from agenttop.commands.cells import json_text
 
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(report(store)), indent=2).decode() + "\n")
+        sys.stdout.write(json_text(report(store)))
     else:
         import shutil
 

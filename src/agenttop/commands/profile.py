@@ -54,9 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     work = {"list": _list, "show": _show, "check": _check, "import": profile_import.run}[arguments.action]
     code, value, text = work(arguments)
     if arguments.json:
-        import msgspec
+        from agenttop.commands.cells import json_text
 
-        text = msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, **value}), indent=2).decode() + "\n"
+        text = json_text({"schema": SCHEMA, **value})
     sys.stdout.write(text)
     return code
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from agenttop.commands.arguments import watch_arguments
+from agenttop.commands.arguments import set_argument, watch_arguments
 
 if TYPE_CHECKING:
     from agenttop.model.commands import FindKnee, RunPlan
@@ -48,14 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slo", metavar="GOAL", help="also find the most agents that meet it, e.g. 'decode>=20,ttft<=10s'"
     )
-    parser.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="another value for a key of the profile, e.g. context.limit=32k (repeatable)",
-    )
+    set_argument(parser)
     parser.add_argument(
         "--stagger", metavar="T", help="time between the starts of agents (else as the profile says)"
     )

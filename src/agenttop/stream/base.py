@@ -9,6 +9,9 @@ import msgspec
 from agenttop.model.commands import Command
 from agenttop.model.frames import Frame
 
+BROKE_OFF = "ended unexpectedly"
+"""How `Batch.ended` words that nobody meant the session to end."""
+
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """What has arrived since the last `take`."""

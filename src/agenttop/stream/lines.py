@@ -16,7 +16,7 @@ from agenttop.model.commands import Command
 from agenttop.model.door import Door, Knock
 from agenttop.model.frames import Bye, Frame, Session
 from agenttop.oslayer import child_environment, connect_to_unix_socket, detached
-from agenttop.stream.base import Batch
+from agenttop.stream.base import BROKE_OFF, Batch
 from agenttop.wire.codec import LineSplitter, Unknown, WireError, decode_frame, encode
 
 WAITING_FRAMES = 400_000
@@ -146,7 +146,7 @@ class ChildSource(LineSource):
             lambda: stdout.read(65536) or b"",
             write,
             clock,
-            lost="the node ended unexpectedly; what it recorded up to then is whole",
+            lost=f"the node {BROKE_OFF}; what it recorded up to then is whole",
         )
 
     def close(self) -> None:

@@ -13,14 +13,13 @@ from agenttop.agents.imports.source import (
     Recorded,
     Report,
     UnusableError,
+    Values,
     content_text,
     objects,
     pause,
     seconds,
     tokens,
 )
-
-Values = Iterator[tuple[str, dict[str, Any]]]
 
 
 def looks_like(value: dict[str, Any]) -> bool:

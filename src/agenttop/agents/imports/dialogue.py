@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from agenttop.agents.imports.source import MESSAGE_TOKENS, Request, text_tokens
+from agenttop.agents.imports.source import (
+    MESSAGE_TOKENS,
+    Recorded,
+    Report,
+    Request,
+    UnusableError,
+    Values,
+    text_tokens,
+)
 
 
 @dataclass
@@ -56,3 +66,26 @@ class Dialogue:
         )
         self._context += size + MESSAGE_TOKENS
         self._added, self._pause_s, self._kind = [], None, "tool"
+
+
+def conversations(
+    values: Values,
+    report: Report,
+    dialogue_of: Callable[[dict[str, Any]], Dialogue],
+    unanswered: Callable[[str], None],
+) -> Iterator[Recorded]:
+    """One conversation for each object. Sizes are estimated: these files hold text and no counts.
+
+    `unanswered` is told where one without a reply stands.
+    """
+    for place, value in values:
+        try:
+            dialogue = dialogue_of(value)
+        except (UnusableError, RecursionError) as error:
+            report.skip(place, str(error))
+            continue
+        if not dialogue.requests:
+            unanswered(place)
+            continue
+        report.estimated = True
+        yield Recorded(place, dialogue.requests, dialogue.system or None)

@@ -21,6 +21,7 @@ from agenttop.agents.imports.source import (
     Report,
     Request,
     UnusableError,
+    Values,
     compact_json,
     content_text,
     objects,
@@ -30,8 +31,6 @@ from agenttop.agents.imports.source import (
     tokens,
 )
 from agenttop.errors import UsageError
-
-Values = Iterator[tuple[str, dict[str, Any]]]
 
 BLOCK = 512
 """Tokens for each of `hash_ids`."""

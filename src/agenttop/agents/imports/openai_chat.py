@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agenttop.agents.imports.dialogue import Dialogue
+from agenttop.agents.imports.dialogue import Dialogue, conversations
 from agenttop.agents.imports.source import (
     Recorded,
     Report,
     UnusableError,
+    Values,
     compact_json,
     content_text,
     objects,
 )
-
-Values = Iterator[tuple[str, dict[str, Any]]]
 
 
 def looks_like(value: dict[str, Any]) -> bool:
@@ -35,17 +34,12 @@ def looks_like(value: dict[str, Any]) -> bool:
 
 def read(values: Values, report: Report, with_text: bool = False) -> Iterator[Recorded]:
     """One conversation a line. Sizes are estimated: these files hold text and no counts."""
-    for place, value in values:
-        try:
-            dialogue = _dialogue(value, with_text)
-        except (UnusableError, RecursionError) as error:
-            report.skip(place, str(error))
-            continue
-        if not dialogue.requests:
-            report.skip(place, "no message of the assistant, so no request")
-            continue
-        report.estimated = True
-        yield Recorded(place, dialogue.requests, dialogue.system or None)
+    return conversations(
+        values,
+        report,
+        lambda value: _dialogue(value, with_text),
+        lambda place: report.skip(place, "no message of the assistant, so no request"),
+    )
 
 
 def _dialogue(value: dict[str, Any], with_text: bool) -> Dialogue:

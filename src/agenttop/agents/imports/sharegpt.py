@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from agenttop.agents.imports.dialogue import Dialogue
-from agenttop.agents.imports.source import Recorded, Report, UnusableError, content_text, objects
-
-Values = Iterator[tuple[str, dict[str, Any]]]
+from agenttop.agents.imports.dialogue import Dialogue, conversations
+from agenttop.agents.imports.source import Recorded, Report, UnusableError, Values, content_text, objects
 
 PEOPLE = ("human", "user")
 MODELS = ("gpt", "assistant", "chatgpt", "bing", "bard", "model", "function_call")
@@ -26,17 +24,12 @@ def looks_like(value: dict[str, Any]) -> bool:
 
 def read(values: Values, report: Report, with_text: bool = False) -> Iterator[Recorded]:
     """One conversation for each object. Sizes are estimated: these files hold text and no counts."""
-    for place, value in values:
-        try:
-            dialogue = _dialogue(value, with_text)
-        except (UnusableError, RecursionError) as error:
-            report.skip(place, str(error))
-            continue
-        if not dialogue.requests:
-            report.leave_out("conversations without a reply")
-            continue
-        report.estimated = True
-        yield Recorded(place, dialogue.requests, dialogue.system or None)
+    return conversations(
+        values,
+        report,
+        lambda value: _dialogue(value, with_text),
+        lambda _: report.leave_out("conversations without a reply"),
+    )
 
 
 def _dialogue(value: dict[str, Any], with_text: bool) -> Dialogue:

@@ -18,6 +18,9 @@ from agenttop.agents.tracefile import MOST_TOKENS
 from agenttop.errors import AgenttopError
 from agenttop.model.text import clean
 
+Values = Iterator[tuple[str, dict[str, Any]]]
+"""Where each object of a file stands, and the object."""
+
 LONGEST_LINE = 64 * 2**20
 """Bytes of one line, or of one element of an array, that are held in memory."""
 

@@ -15,13 +15,12 @@ from agenttop.agents.imports.source import (
     Report,
     Request,
     UnusableError,
+    Values,
     objects,
     pause,
     seconds,
     tokens,
 )
-
-Values = Iterator[tuple[str, dict[str, Any]]]
 
 
 def looks_like(value: dict[str, Any]) -> bool:

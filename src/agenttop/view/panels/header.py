@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agenttop.model import units
 from agenttop.model.frames import EngineSample
+from agenttop.stream.base import BROKE_OFF
 from agenttop.view.look import Look
 from agenttop.view.rows import engine_in_focus
 from agenttop.view.simulated import notice
@@ -133,10 +134,6 @@ def state_words(store: Store, look: Look) -> list[Span]:
     if store.load is not None and store.load.paused:
         words.append((" AGENTS PAUSED ", "badge"))
     return words
-
-
-BROKE_OFF = "unexpectedly"
-"""How a source words that nobody meant the session to end."""
 
 
 def _reason(store: Store, engine: EngineSample | None, look: Look) -> str | None:
