@@ -1,6 +1,7 @@
 """Other inference engines as they answer from outside, by captured replies where there are some.
 
-What is not listed is a 404. Every request is kept: see `HostileServer.asked`.
+What is not listed is a 404. Every request is kept: see `HostileServer.asked`. When the `with` ends, a request
+that agenttop must not make of this engine fails the test, whatever else the test is about.
 """
 
 from __future__ import annotations
@@ -9,21 +10,70 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
+from agenttop.collect.engine.harmless import PROBES
+from agenttop.collect.engine.registry import registry
 from tests import hostile
 from tests.collect import samples
 
 
-def serves(routes: Mapping[str, Any], server: str = "uvicorn", headers: str = "") -> hostile.HostileServer:
-    """`routes`: path to (status, body) or to a body of status 200. `headers`: further ones, whole lines."""
+class Imitation(hostile.HostileServer):
+    """Fails the test at its end when it was asked what it must not be asked."""
+
+    kind: str | None = None
+
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
+        beyond = beyond_the_list(self.asked, self.kind)
+        if beyond and error[0] is None:
+            pytest.fail(f"asked what must not be asked of {self.kind or 'any engine'}: {beyond}")
+
+
+def beyond_the_list(asked: list[str], kind: str | None) -> list[str]:
+    """Requests that are neither probes nor on the list of the engine of this name (None: of any engine)."""
+    kinds = [each for each in registry().kinds if kind in (None, each.name)]
+    assert kinds, f"no engine is called {kind}"
+    allowed = PROBES | {"/metrics"} if kind is None else set(PROBES)
+    allowed |= {path for each in kinds for path in each.allowed_paths}
+    return [line for line in asked if not _is_on(line, allowed)]
+
+
+def _is_on(line: str, allowed: set[str]) -> bool:
+    method, _, target = line.partition(" ")
+    path, _, query = target.partition("?")
+    for each in allowed:
+        bare, _, wanted = each.partition("?")
+        # A redirect may add or drop the slash at the end.
+        if method == "GET" and bare.rstrip("/") == path.rstrip("/") and bool(wanted) == bool(query):
+            names = {part.partition("=")[0] for part in query.split("&")}
+            fixed = {part for part in wanted.split("&") if part and not part.endswith("=*")}
+            if not query or (
+                names == {part.partition("=")[0] for part in wanted.split("&")}
+                and fixed <= set(query.split("&"))
+            ):
+                return True
+    return False
+
+
+def serves(
+    routes: Mapping[str, Any], server: str = "uvicorn", headers: str = "", kind: str | None = None
+) -> Imitation:
+    """`routes`: path (with its query, if any) to (status, body) or to a body of status 200; a callable is
+    called for it, for replies that change. `headers`: further ones, whole lines. `kind`: the engine's name:
+    then only its own list counts."""
 
     def answer(host: hostile.HostileServer, connection: socket.socket) -> None:
         while line := hostile._read_request(host, connection):
             reply = routes.get(line.split(" ")[1], (404, {"detail": "Not Found"}))
+            reply = reply() if callable(reply) else reply
             reply = reply if isinstance(reply, tuple) else (200, reply)
             kind = "text/plain" if isinstance(reply[1], str) else "application/json"
             hostile._send(connection, reply, kind, f"Server: {server}\r\n{headers}")
 
-    return hostile.HostileServer(answer)
+    made = Imitation(answer)
+    made.kind = kind
+    return made
 
 
 VLLM = {

@@ -13,7 +13,10 @@ import pytest
 from agenttop.collect import discovery, procfs
 from agenttop.collect.discovery import Finder, find_engines, process_at
 from agenttop.collect.engine import recognise
+from agenttop.collect.engine.kinds.llamacpp import KIND
+from agenttop.collect.engine.kinds.llamacpp.arguments import read_arguments
 from agenttop.collect.hints import kind_of, port_in
+from agenttop.collect.process import Command
 from tests import hostile
 from tests.collect import imitations as imitate
 from tests.servers import LlamaServer, free_port
@@ -27,7 +30,7 @@ from tests.waiting import until
         ("/opt/llama.cpp/build/bin/llama-server -m x", "llama.cpp"),
         (r"C:\llama\llama-server.exe -m x", "llama.cpp"),
         ("python -m agenttop.demo.server --model x", "llama.cpp"),
-        ("/usr/bin/python3.12 -m llama_cpp.server", "llama.cpp"),
+        ("/usr/bin/python3.12 -m llama_cpp.server", "llama-cpp-python"),
         ("/usr/bin/python3 /usr/local/bin/vllm serve Qwen/Qwen3-8B", "vLLM"),
         ("python -m vllm.entrypoints.openai.api_server --model x", "vLLM"),
         ("VLLM::APIServer_0", "vLLM"),
@@ -36,7 +39,7 @@ from tests.waiting import until
         ("text-generation-launcher --model-id x", "TGI"),
         ("python koboldcpp.py x.gguf", "KoboldCpp"),
         ("llama-swap --config x", "llama-swap"),
-        ("mlx_lm.server --model x", "MLX"),
+        ("mlx_lm.server --model x", "mlx_lm"),
         # no engines
         ("", None),
         ("vim llama-server.log", None),
@@ -50,7 +53,7 @@ from tests.waiting import until
     ],
 )
 def test_command_lines(command: str, name: str | None) -> None:
-    kind = kind_of(command.split(" ") if command else [])
+    kind = kind_of(Command(command.split(" ") if command else []))
     assert (kind.name if kind else None) == name
 
 
@@ -59,7 +62,7 @@ def test_command_lines(command: str, name: str | None) -> None:
     [("x --port 81", 81), ("x --port=82", 82), ("x --port 0", None), ("x --port", None), ("x", None)],
 )
 def test_ports_in_command_lines(command: str, port: int | None) -> None:
-    assert port_in(command.split(" ")) == port
+    assert port_in(Command(command.split(" ")), KIND) == port
 
 
 @pytest.mark.engine
@@ -69,13 +72,11 @@ def test_a_real_server_is_found_with_its_process(start_llama: Callable[..., Llam
     assert server.url in found
     engine = found[server.url]
     assert (engine.hint, engine.pid) == ("llama.cpp", server.pid)
-    assert (engine.arguments.context, engine.arguments.unified, engine.arguments.sleep_idle_s) == (
-        1024,
-        True,
-        60,
-    )
     process = process_at(server.url)
-    assert (process.pid, process.arguments) == (server.pid, engine.arguments)
+    assert process is not None
+    assert process.pid == server.pid
+    arguments = read_arguments(process.command.words, process.environment)
+    assert (arguments.context, arguments.unified, arguments.sleep_idle_s) == (1024, True, 60)
     server.stop()
     assert server.url not in {each.url for each in find_engines()}
     assert process_at(server.url) is None

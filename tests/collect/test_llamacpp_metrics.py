@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from agenttop.collect.engine.http import EngineClient
-from agenttop.collect.engine.llamacpp_metrics import Metrics, MetricsSource, parse_metrics
-from agenttop.collect.engine.llamacpp_slots import Slot, parse_slots
+from agenttop.collect.engine.kinds.llamacpp.metrics import Metrics, MetricsSource, parse_metrics
+from agenttop.collect.engine.kinds.llamacpp.slots import Slot, parse_slots
 from agenttop.model.clock import ManualClock
 from tests.collect import samples
 

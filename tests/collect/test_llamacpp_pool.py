@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agenttop.collect.engine.llamacpp_arguments import ServerArguments, read_arguments
-from agenttop.collect.engine.llamacpp_pool import layout_of, pool_of
-from agenttop.collect.engine.llamacpp_slots import Slot, parse_slots
+from agenttop.collect.engine.kinds.llamacpp.arguments import ServerArguments, read_arguments
+from agenttop.collect.engine.kinds.llamacpp.pool import layout_of, pool_of
+from agenttop.collect.engine.kinds.llamacpp.slots import Slot, parse_slots
 from tests.collect import samples
 
 

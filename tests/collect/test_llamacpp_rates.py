@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agenttop.collect.engine.llamacpp_rates import RateMeter
-from agenttop.collect.engine.llamacpp_slots import Slot, parse_slots
+from agenttop.collect.engine.kinds.llamacpp.rates import RateMeter
+from agenttop.collect.engine.kinds.llamacpp.slots import Slot, parse_slots
 from tests.collect import samples
 
 EVERY_STEP = 1e-9

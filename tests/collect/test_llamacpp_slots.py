@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agenttop.collect.engine.llamacpp_slots import parse_slots
+from agenttop.collect.engine.kinds.llamacpp.slots import parse_slots
 from tests.collect import samples
 
 

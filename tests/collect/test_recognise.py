@@ -9,11 +9,12 @@ import pytest
 
 from agenttop.collect.engine import recognise as module
 from agenttop.collect.engine.base import UnrecognisedError
+from agenttop.collect.engine.harmless import PROBES as PATHS
 from agenttop.collect.engine.http import CutError, RefusedError, TimedOutError
-from agenttop.collect.engine.llamacpp import LlamaCppAdapter
-from agenttop.collect.engine.openai import OpenAIAdapter
-from agenttop.collect.engine.recognise import PATHS, recognise
-from agenttop.collect.engine.vllm import VllmAdapter
+from agenttop.collect.engine.kinds.llamacpp.adapter import LlamaCppAdapter
+from agenttop.collect.engine.kinds.openai import OpenAIAdapter
+from agenttop.collect.engine.kinds.vllm.adapter import VllmAdapter
+from agenttop.collect.engine.recognise import recognise
 from tests import hostile
 from tests.collect import imitations as imitate
 from tests.collect import samples
@@ -177,13 +178,3 @@ async def test_nothing_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         await recognise(server.url)
     with hostile.closes() as server, pytest.raises(CutError):
         await recognise(server.url)
-
-
-def test_no_path_that_changes_an_engine_is_on_a_list() -> None:
-    """A11 of the collected facts: inference, wake-ups, loads, drained queues, shutdown."""
-    forbidden = {"/health", "/health_generate", "/slots", "/metrics", "/terminate", "/load"}
-    assert not PATHS & forbidden
-    for name in ("SGLang", "Ollama", "LMDeploy", "TensorRT-LLM", "openai"):
-        assert not module.allowed_paths(name) & forbidden
-    assert {"/health", "/props", "/slots", "/metrics"} == LlamaCppAdapter.allowed_paths
-    assert {"/metrics", "/v1/models", "/version"} == VllmAdapter.allowed_paths

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from agenttop.collect.engine import http, recognise
 from agenttop.collect.engine.base import EngineReading
-from agenttop.collect.engine.llamacpp import LlamaCppAdapter
-from agenttop.collect.engine.simulated import (
+from agenttop.collect.engine.kinds.llamacpp.adapter import LlamaCppAdapter
+from agenttop.collect.engine.kinds.simulated import (
     ASK_S,
     FASTEST,
     LIMIT,
@@ -27,7 +27,7 @@ from agenttop.collect.engine.simulated import (
     parse,
     speedup_of,
 )
-from agenttop.collect.engine.vllm import VllmAdapter
+from agenttop.collect.engine.kinds.vllm.adapter import VllmAdapter
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.model.frames import GpuSample
 from agenttop.sim.http import MARK
@@ -289,7 +289,7 @@ async def test_invented_gpus_never_take_the_name_of_a_real_one(watch: Start) -> 
 
 def test_a_gpu_has_the_fields_of_a_sample_and_no_others() -> None:
     """So that a field added to GpuSample is not forgotten here."""
-    from agenttop.collect.engine.simulated import _Gpu
+    from agenttop.collect.engine.kinds.simulated import _Gpu
 
     ours = {field.name for field in msgspec.structs.fields(_Gpu)}
     samples = {field.name for field in msgspec.structs.fields(GpuSample)}

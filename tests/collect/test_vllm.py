@@ -10,7 +10,8 @@ import pytest
 
 from agenttop.collect.engine import http, recognise
 from agenttop.collect.engine.base import EngineReading
-from agenttop.collect.engine.vllm import VllmAdapter
+from agenttop.collect.engine.harmless import PROBES
+from agenttop.collect.engine.kinds.vllm.adapter import VllmAdapter
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.model.frames import EngineSample
 from tests.collect import imitations as imitate
@@ -94,7 +95,7 @@ async def test_a_captured_run_as_it_is_shown(watch: Start) -> None:
     events = [event.event for reading in readings for event in reading.events]
     assert events == ["engine.up", "engine.preempting", "engine.preempted"]
     assert all(reading.slots == [] and reading.gpus == [] for reading in readings)
-    assert set(asked) <= recognise.PATHS | VllmAdapter.allowed_paths
+    assert set(asked) <= PROBES | VllmAdapter.allowed_paths
     assert asked.count("/version") <= 2  # to recognise it, and once for the version
     assert asked.count("/metrics") == len(SERIES)
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 
 from agenttop.collect.engine.counters import WINDOW_S, CounterWindow, LandingRate
+from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills, read
 from agenttop.collect.engine.preemption import AGAIN_S, PreemptionWatch
-from agenttop.collect.engine.vllm_metrics import Figures, Prefills, read
 from agenttop.model.frames import Event
 from agenttop.wire.prometheus import parse
 from tests.collect import samples

@@ -11,7 +11,7 @@ import pytest
 
 from agenttop.agents.client import Client, Endpoint, Timeouts
 from agenttop.agents.reply import Reply
-from agenttop.collect.engine.simulated import parse
+from agenttop.collect.engine.kinds.simulated import parse
 from tests.waiting import until
 
 ASK = b'{"messages":[{"role":"user","content":"hi"}],"max_tokens":3}'

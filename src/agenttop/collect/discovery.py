@@ -19,14 +19,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agenttop.collect import procfs
-from agenttop.collect.engine.llamacpp_arguments import (
-    ENVIRONMENT,
-    ServerArguments,
-    ServerProcess,
-    read_arguments,
-)
+from agenttop.collect.engine.kind import EngineKind
 from agenttop.collect.engine.url import port_of
-from agenttop.collect.hints import USUAL_PORTS, EngineKind, kind_of, port_in
+from agenttop.collect.hints import USUAL_PORTS, kind_of, port_in
+from agenttop.collect.process import Command, ServerProcess
 
 _ASK_AGAIN = 6
 """How often a port that gave no verdict (it was loading, or silent) is asked before it is let be."""
@@ -39,8 +35,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
     """What it seems to be, e.g. `llama.cpp`."""
     pid: int | None = None
-    arguments: ServerArguments | None = None
-    """What llama.cpp's command line says."""
     everywhere: bool = False
     """It listens on every address of this host, and `url` is only one of its names."""
 
@@ -58,7 +52,7 @@ class _Port(msgspec.Struct, frozen=True):
     socket: object
     """Changes when another process takes the port."""
     pid: int | None = None
-    argv: list[str] = []
+    command: Command = Command()
 
 
 class Finder:
@@ -79,7 +73,6 @@ class Finder:
                     url=_url(port),
                     hint=kind.name,
                     pid=port.pid,
-                    arguments=_arguments(port.pid, port.argv),
                     everywhere=port.address in _EVERYWHERE,
                 ),
             )
@@ -132,7 +125,7 @@ def process_at(url: str) -> ServerProcess | None:
     for every_process in (False, True):
         for port in _listening(every_process):
             if port.port == port_of(url) and port.pid is not None:
-                return ServerProcess(pid=port.pid, arguments=_arguments(port.pid, port.argv))
+                return _process(port.pid, port.command)
     return None
 
 
@@ -166,11 +159,11 @@ def _of_engines(ports: list[_Port]) -> Iterator[tuple[_Port, EngineKind]]:
         if port.pid is not None:
             by_pid.setdefault(port.pid, []).append(port)
     for owned in by_pid.values():
-        kind = kind_of(owned[0].argv)
+        kind = kind_of(owned[0].command)
         if kind is None:
             continue
-        named = port_in(owned[0].argv)
-        wanted = (named,) if named is not None else kind.ports
+        named = port_in(owned[0].command, kind)
+        wanted = (named,) if named is not None else kind.look.ports
         serving = [port for port in owned if port.port in wanted]
         if not serving and len({port.port for port in owned}) == 1:
             serving = owned[:1]
@@ -190,13 +183,14 @@ def _listening(every_process: bool = False) -> list[_Port]:
 def _listening_linux(every_process: bool) -> list[_Port]:
     sockets = procfs.listeners()
     inodes = {each.inode for each in sockets}
-    owners: dict[int, tuple[int, list[str]]] = {}
+    owners: dict[int, tuple[int, Command]] = {}
     for pid, argv in procfs.command_lines():
-        if pid != os.getpid() and (every_process or kind_of(argv) is not None):
+        command = Command(argv)
+        if pid != os.getpid() and (every_process or kind_of(command) is not None):
             for inode in procfs.sockets_of(pid) & inodes:
                 # A child that inherited the socket does not displace the engine.
                 if inode not in owners or kind_of(owners[inode][1]) is None:
-                    owners[inode] = (pid, argv)
+                    owners[inode] = (pid, command)
     ports: list[_Port] = []
     for each in sockets:
         port = _Port(each.port, each.address, each.inode, *owners.get(each.inode, ()))
@@ -210,20 +204,22 @@ def _listening_psutil(every_process: bool) -> list[_Port]:
 
     ports: list[_Port] = []
     for process in psutil.process_iter(["pid", "cmdline"]):
-        argv = process.info["cmdline"] or []
-        if process.pid == os.getpid() or not (every_process or kind_of(argv) is not None):
+        command = Command(process.info["cmdline"] or [])
+        if process.pid == os.getpid() or not (every_process or kind_of(command) is not None):
             continue
         with contextlib.suppress(psutil.Error, OSError):
             for connection in process.net_connections(kind="tcp"):
                 if connection.status == psutil.CONN_LISTEN:
                     address, number = connection.laddr.ip, connection.laddr.port
-                    ports.append(_Port(number, address, process.pid, process.pid, argv))
+                    ports.append(_Port(number, address, process.pid, process.pid, command))
     return ports
 
 
-def _arguments(pid: int | None, argv: list[str]) -> ServerArguments:
-    variables = procfs.environment(pid, ENVIRONMENT) if pid is not None and sys.platform == "linux" else {}
-    return read_arguments(argv, variables)
+def _process(pid: int, command: Command) -> ServerProcess:
+    kind = kind_of(command)
+    wanted = kind.look.environment if kind is not None else frozenset()
+    variables = procfs.environment(pid, wanted) if sys.platform == "linux" else {}
+    return ServerProcess(pid=pid, command=command, environment=variables)
 
 
 _EVERYWHERE = ("0.0.0.0", "::")

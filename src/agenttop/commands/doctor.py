@@ -210,7 +210,7 @@ def _engines(store: Store) -> list[dict[str, Any]]:
 def _other_pace(url: str) -> dict[str, Any] | None:
     """An engine that only seems unknown: a simulated one, faster than this look, which goes at the pace of
     life; None for any other. Asks the engine."""
-    from agenttop.collect.engine.simulated import speedup_of
+    from agenttop.collect.engine.kinds.simulated import speedup_of
     from agenttop.model.text import printable
 
     pace, host = speedup_of(url)

@@ -203,6 +203,97 @@ class EngineSample(Frame, frozen=True, kw_only=True, tag="engine"):
     prefix_hits_tokens_total: int | None = None
     """Prompt tokens found in the prefix cache, of those looked up there (vLLM counts both)."""
     prefix_queries_tokens_total: int | None = None
+    prefix_hit_fraction: float | None = None
+    """Of an engine that tells this share alone, over a span of its own choosing."""
+    quantisation: str | None = None
+    """Of the weights, in the engine's own word: Q4_K_M, fp8, awq, ..."""
+    kv_dtype: str | None = None
+    """Of the KV cache, in the engine's own word."""
+    sequences_max: int | None = None
+    """Requests that may run at once, of an engine without slots."""
+    waiting_reasons: dict[str, int] = {}
+    """Why requests wait, to how many; empty where the engine does not tell."""
+    finish_reasons: dict[str, int] = {}
+    """Why requests ended (stop, length, abort, ...), to how many since the start of the server."""
+    finished_total: int | None = None
+    """Requests that ended since the start of the server, however they ended."""
+    per_sequence_tok_s: float | None = None
+    """`decode_tok_s` divided by the sequences that ran: an average over `per_sequence_of` of them. None for
+    engines with slots, whose rates stand in SlotSample."""
+    per_sequence_of: float | None = None
+    """Sequences that ran, mean over the window."""
+    drafted_tokens_total: int | None = None
+    """Of speculative decoding: tokens proposed, and below those taken."""
+    accepted_tokens_total: int | None = None
+    draft_acceptance: float | None = None
+    """Share of the drafted tokens that was taken, over the window."""
+    tokens_per_step: float | None = None
+    """Tokens a sequence gains per step while drafting, over the window; 1 without a taken draft."""
+    last_decode_tok_s: float | None = None
+    """Of the request that ended last, for engines that tell no live rate. Not a rate of now."""
+    last_prefill_tok_s: float | None = None
+    memory_bytes: int | None = None
+    """What the engine says that its loaded models take, GPU share included."""
+    gpu_memory_bytes: int | None = None
+    """The share of `memory_bytes` on GPUs."""
+    front: bool = False
+    """Passes requests on to other servers: a proxy, a router, a launcher of servers."""
+    behind: str | None = None
+    """The front that passes requests on to this engine: its `engine`."""
+    poll_every_s: float | None = None
+    """How often the engine is asked now; longer than usual where its replies are slow."""
+
+
+class LatencySample(Frame, frozen=True, kw_only=True, tag="latency"):
+    """What an engine's own histogram says of one latency, of the requests counted within the last `window_s`.
+
+    Percentiles lie within the edges of a bucket: they are interpolated between them, and None where the
+    bucket has no lower or no upper edge.
+    """
+
+    engine: str
+    measure: str
+    """ttft, itl, e2e, queue, prefill, decode."""
+    window_s: float
+    count: int
+    """Observations in the window: requests, or, for itl, steps."""
+    mean_s: float | None = None
+    """From sums, so not bound to buckets."""
+    p50_s: float | None = None
+    p90_s: float | None = None
+    p95_s: float | None = None
+    p99_s: float | None = None
+    below_s: float | None = None
+    """Upper edge of the first bucket where p50 lies in it: the median is less than this."""
+
+
+class PartSample(Frame, frozen=True, kw_only=True, tag="part"):
+    """One part of an engine: a data-parallel rank, a replica, or a model, deployment or worker of a front."""
+
+    engine: str
+    part: str
+    """Its name: the number of a rank, the name of a model, ..."""
+    role: str
+    """rank, replica, model, deployment, worker."""
+    state: str | None = None
+    """In the engine's own word: loaded, unloaded, loading, sleeping, ready, ...; gone when it is not listed
+    any more."""
+    url: str | None = None
+    """Where it is served by itself."""
+    running: int | None = None
+    waiting: int | None = None
+    kv_used_fraction: float | None = None
+    kv_used_tokens: int | None = None
+    kv_pool_tokens: int | None = None
+    decode_tok_s: float | None = None
+    prefill_tok_s: float | None = None
+    context_limit_tokens: int | None = None
+    quantisation: str | None = None
+    memory_bytes: int | None = None
+    gpu_memory_bytes: int | None = None
+    expires_s: float | None = None
+    """Seconds until it is unloaded unless it is used."""
+    note: str | None = None
 
 
 class SlotSample(Frame, frozen=True, kw_only=True, tag="slot"):
@@ -226,6 +317,8 @@ class SlotSample(Frame, frozen=True, kw_only=True, tag="slot"):
     decode_tok_s: float | None = None
     agent: str | None = None
     """The agent whose request this slot serves, where the counts show it beyond doubt."""
+    part: str | None = None
+    """Of a front with several models: the model whose server has this slot (`PartSample.part`)."""
 
 
 class AgentSample(Frame, frozen=True, kw_only=True, tag="agent"):
@@ -481,6 +574,8 @@ FRAME_TYPES: tuple[type[Frame], ...] = (
     HostSample,
     GpuSample,
     EngineSample,
+    LatencySample,
+    PartSample,
     SlotSample,
     AgentSample,
     Turn,

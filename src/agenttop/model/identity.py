@@ -13,6 +13,8 @@ IDENTITY: dict[type[f.Frame], tuple[str, ...]] = {
     f.HostSample: (),
     f.GpuSample: ("gpu",),
     f.EngineSample: ("engine",),
+    f.LatencySample: ("engine", "measure"),
+    f.PartSample: ("engine", "role", "part"),
     f.SlotSample: ("engine", "slot"),
     f.AgentSample: ("agent",),
     f.LoadSample: (),

@@ -275,7 +275,7 @@ def _simulated(settings: NodeSettings) -> tuple[float, str | None]:
     """
     if settings.demo:
         return demo.simulated(settings)
-    from agenttop.collect.engine.simulated import speedup_of
+    from agenttop.collect.engine.kinds.simulated import speedup_of
 
     answers = {url: speedup_of(url) for url in settings.urls}
     speeds = {speed for speed, _ in answers.values()}

@@ -191,7 +191,8 @@ class EngineWatches:
             reading = await watch.poll()
             self.samples[watch.url] = reading.sample
             slots: list[SlotSample] = joiner.join(reading.slots, self._agents_of(watch.url))
-            self._hub.publish([reading.sample, *slots, *reading.gpus, *reading.missing, *reading.events])
+            figures = [reading.sample, *slots, *reading.parts, *reading.latencies, *reading.gpus]
+            self._hub.publish([*figures, *reading.missing, *reading.events])
             await ticker.wait()
 
     def _agents_of(self, url: str) -> list[AgentSample]:

@@ -1,6 +1,7 @@
 """What every engine adapter looks like.
 
-A new engine is one new file, a line in `recognise.py`, and a folder of captured replies for its tests.
+A new engine is one new module with an `EngineKind` (see `kind`), a line in the entry-point group
+`agenttop.engines`, and a folder of replies for its tests.
 """
 
 from __future__ import annotations
@@ -10,7 +11,15 @@ from typing import Protocol
 import msgspec
 
 from agenttop.collect.engine.http import EngineClient
-from agenttop.model.frames import EngineSample, Event, GpuSample, Missing, SlotSample
+from agenttop.model.frames import (
+    EngineSample,
+    Event,
+    GpuSample,
+    LatencySample,
+    Missing,
+    PartSample,
+    SlotSample,
+)
 
 
 class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +33,10 @@ class EngineReading(msgspec.Struct, frozen=True, kw_only=True):
     slots: list[SlotSample] = []
     gpus: list[GpuSample] = []
     """Of a simulated engine: the GPUs it stands for. Those of this host are not an engine's to tell."""
+    latencies: list[LatencySample] = []
+    """From the engine's own histograms; empty in a look that brings nothing new."""
+    parts: list[PartSample] = []
+    """All parts there are now: ranks, or the models of a front."""
     missing: list[Missing] = []
     events: list[Event] = []
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from agenttop.collect.engine.histogram import MAX_TOTAL, Histogram, collect
 from agenttop.wire.prometheus import Labels, Samples, parse
 
-MAX_TOTAL = 1e15
-"""A counter beyond it (or infinite, or not a number) counts nothing."""
+_SUFFIXES = ("_bucket", "_sum")
 
 
 class Catalogue:
     """What is read of the `/metrics` of one kind of engine."""
 
     def __init__(
-        self, prefixes: Sequence[str], families: Mapping[str, Sequence[str]], plain: Sequence[str] = ()
+        self,
+        prefixes: Sequence[str],
+        families: Mapping[str, Sequence[str]],
+        plain: Sequence[str] = (),
+        histograms: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """Nothing is parsed yet.
 
@@ -28,11 +32,16 @@ class Catalogue:
                 `:` of `vllm:x` into `_`.
             families: key to sample names without prefix, the newest first; the first one found counts.
             plain: further names, without prefix, each its own key.
+            histograms: key (`ttft`, `itl`, ...) to names of histograms without prefix and suffix.
         """
         self._prefixes = tuple(prefixes)
         self._families = {key: tuple(names) for key, names in families.items()}
         self._plain = tuple(plain)
+        self._histograms = {key: tuple(names) for key, names in (histograms or {}).items()}
         own = [name for names in self._families.values() for name in names]
+        own += [
+            name + suffix for names in self._histograms.values() for name in names for suffix in _SUFFIXES
+        ]
         self._wanted = {
             prefix: frozenset([*self._plain, *(prefix + name for name in own)]) for prefix in self._prefixes
         }
@@ -46,7 +55,16 @@ class Catalogue:
             series = _first(samples, [prefix + name for name in names])
             if series:
                 found[key] = series
-        return Exposition(found, {name: samples[name] for name in self._plain if name in samples})
+        histograms: dict[str, Histogram] = {}
+        for key, names in self._histograms.items():
+            for name in names:
+                buckets = samples.get(f"{prefix}{name}_bucket", [])
+                histogram = collect(buckets, samples.get(f"{prefix}{name}_sum", []))
+                if histogram is not None:
+                    histograms[key] = histogram
+                    break
+        plain = {name: samples[name] for name in self._plain if name in samples}
+        return Exposition(found, plain, histograms)
 
 
 class Exposition:
@@ -56,9 +74,12 @@ class Exposition:
         self,
         found: Mapping[str, list[tuple[Labels, float]]],
         plain: Mapping[str, list[tuple[Labels, float]]],
+        histograms: Mapping[str, Histogram] | None = None,
     ) -> None:
         self._found = found
         self._plain = plain
+        self.histograms: Mapping[str, Histogram] = histograms or {}
+        """By key of the catalogue; those that make no sense are left out."""
 
     @property
     def is_the_engines(self) -> bool:

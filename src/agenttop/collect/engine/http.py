@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
@@ -119,6 +119,15 @@ class Reply(msgspec.Struct, frozen=True):
         except (msgspec.DecodeError, RecursionError):
             return None
 
+    def fields(self) -> frozenset[str]:
+        """Names at the top of a JSON object; empty for anything else."""
+        found = self.json(dict[str, Any])
+        return frozenset(found) if found is not None else frozenset()
+
+    def has(self, *names: str) -> bool:
+        """Whether the body is a JSON object with all these fields."""
+        return frozenset(names) <= self.fields()
+
 
 class EngineClient:
     """GETs to one engine, one at a time."""
@@ -148,8 +157,19 @@ class EngineClient:
         self._client: httpx.AsyncClient | None = None
         self._turn = asyncio.Lock()
 
-    async def get(self, path: str, *, limit: int = BODY_LIMIT, answer_s: float | None = None) -> Reply:
+    async def get(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        limit: int = BODY_LIMIT,
+        answer_s: float | None = None,
+    ) -> Reply:
         """Ask for one of the allowed paths.
+
+        With a query the list must hold the path together with the names of the query, and either their values
+        or `*` for any: `/slots?autoload=false&model=*`. A path without a query on the list does not allow one
+        with it, nor the other way round.
 
         A reply with any status but 401, 403 and redirects is returned as it is.
 
@@ -157,8 +177,10 @@ class EngineClient:
             EngineError: one of its kinds above.
             NotAllowedError: the path is not on the list.
         """
-        if path not in self.allowed:
+        if not _is_allowed(path, query, self.allowed):
             raise NotAllowedError(f"GET {path} is not on the list of this adapter")
+        if query:
+            path = f"{path}?{urlencode(sorted(query.items()))}"
         answer_s = ANSWER_S if answer_s is None else answer_s
         async with self._turn:
             try:
@@ -202,6 +224,13 @@ class EngineClient:
         other._turn = self._turn
         other._client = self._open()
         return other
+
+    def elsewhere(self, base_url: str, allowed: Iterable[str]) -> EngineClient:
+        """A client of its own for another server, without the key: that is for this origin alone.
+
+        `base_url` is normalised. Close it by itself.
+        """
+        return EngineClient(base_url, allowed, now=self.now)
 
     async def close(self) -> None:
         """Close the connection; a restricted client shares it."""
@@ -280,9 +309,30 @@ class EngineClient:
         """Where a redirect leads, if it only adds or drops the slash at the end. Raises MovedError."""
         target, base = urlsplit(location), urlsplit(self.base_url + path)
         origin_kept = not target.netloc or (target.scheme, target.netloc) == (base.scheme, base.netloc)
-        if origin_kept and not target.query and target.path.rstrip("/") == base.path.rstrip("/") != "":
+        if (
+            origin_kept
+            and not target.query
+            and not base.query
+            and target.path.rstrip("/") == base.path.rstrip("/") != ""
+        ):
             return path.rstrip("/") + "/" if target.path.endswith("/") else path.rstrip("/")
         raise MovedError(f"sends GET {path} on to {clean(location, 80) or 'nowhere'}")
+
+
+def _is_allowed(path: str, query: Mapping[str, str] | None, allowed: frozenset[str]) -> bool:
+    if not query:
+        return path in allowed
+    if any(mark in path for mark in "?#&"):
+        return False
+    for each in allowed:
+        bare, mark, listed = each.partition("?")
+        if mark and bare == path:
+            wanted = dict(part.partition("=")[::2] for part in listed.split("&"))
+            if wanted.keys() == query.keys() and all(
+                value in ("*", query[name]) for name, value in wanted.items()
+            ):
+                return True
+    return False
 
 
 def _too_big(path: str, limit: int) -> TooBigError:

@@ -1,9 +1,10 @@
 """Which engine answers at an address, told from a few harmless GETs.
 
 A port proves nothing (8000 and 8080 are shared by several engines), and engines imitate each other:
-llama.cpp answers some of Ollama's requests, KoboldCpp those of three others. So the most telling replies
-come first, and each must show something that only its own engine has. None of the paths loads a model, runs
-inference, empties a queue or changes anything.
+llama.cpp answers some of Ollama's requests, KoboldCpp those of three others. So several signals count, in
+this order: what only llama.cpp's `/props` holds, the owner that the list of models names, the signs of every
+kind (replies that only that engine gives), and the process that listens there, which also decides between
+kinds whose replies look alike. What may be asked of a server that is not known yet stands in `harmless`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from agenttop.collect.engine.base import KEY_HINT, EngineAdapter, UnrecognisedError
+from agenttop.collect.engine.harmless import PROBES
 from agenttop.collect.engine.http import (
+    BODY_LIMIT,
     EngineClient,
     EngineError,
     MovedError,
@@ -25,42 +30,20 @@ from agenttop.collect.engine.http import (
     TooBigError,
     UnauthorisedError,
 )
-from agenttop.collect.engine.llamacpp import LlamaCppAdapter
-from agenttop.collect.engine.llamacpp_arguments import ServerProcess
-from agenttop.collect.engine.openai import GENERIC, OpenAIAdapter, allowed_paths
-from agenttop.collect.engine.simulated import HEADER, SimulatedAdapter
-from agenttop.collect.engine.simulated import PATH as SIM_PATH
-from agenttop.collect.engine.vllm import VllmAdapter
+from agenttop.collect.engine.kind import GENERIC, Circumstances, EngineKind
+from agenttop.collect.engine.kinds import openai
+from agenttop.collect.engine.kinds.simulated import HEADER, SimulatedAdapter
+from agenttop.collect.engine.kinds.simulated import PATH as SIM_PATH
+from agenttop.collect.engine.registry import registry
+from agenttop.collect.hints import kind_of
 from agenttop.model.text import clean
 
-_OWNERS = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "library": "Ollama",
-    "llama-swap": "llama-swap",
-    "koboldcpp": "KoboldCpp",
-    "tabbyapi": "TabbyAPI",
-    "lmdeploy": "LMDeploy",
-    "tensorrt_llm": "TensorRT-LLM",
-    "omlx": "oMLX",
-    "vllm-mlx": "vllm-mlx",
-    "organization_owner": "LM Studio",
-}
-"""`owned_by` of `/v1/models`, in lower case."""
+LLAMA = "llama.cpp"
 
-_SIGNS: tuple[tuple[str, Callable[[Reply], bool], str], ...] = (
-    ("/version", lambda reply: _keys(reply) == {"version"}, "vLLM"),
-    ("/", lambda reply: reply.text().strip() == "Ollama is running", "Ollama"),
-    ("/running", lambda reply: "running" in _keys(reply), "llama-swap"),
-    ("/model_info", lambda reply: {"model_path", "is_generation"} <= _keys(reply), "SGLang"),
-    ("/info", lambda reply: "max_total_tokens" in _keys(reply), "TGI"),
-    ("/api/extra/version", lambda reply: "KoboldCpp" in reply.text(), "KoboldCpp"),
-    ("/api/v0/models", lambda reply: '"compatibility_type"' in reply.text(), "LM Studio"),
-)
-"""Path, what only that engine answers there, its name."""
-
-PATHS = frozenset({"/props", "/v1/models", *(path for path, _, _ in _SIGNS)})
 _ANSWER_S = 5.0
+METRICS = "/metrics"
+"""Asked last, and only where there is no list of models: TensorRT-LLM, whose own empties a queue, has one."""
+MOST_PAGES = 8_000_000
 
 
 async def recognise(
@@ -69,72 +52,104 @@ async def recognise(
     api_key: str | None = None,
     now: Callable[[], float] = time.monotonic,
     metrics: bool = True,
-    process: Callable[[], Awaitable[ServerProcess | None]] | None = None,
+    process: Callable[[], Awaitable[Circumstances]] | None = None,
 ) -> EngineAdapter:
     """The adapter for what answers at `url` (normalised), with an open client.
 
-    `process` is asked for the server's process once an engine has been found.
+    `process` is asked for the server's process, after the first reply has come.
 
     Raises:
         UnrecognisedError: something else answers, or an engine that cannot be read now; says what to do.
         EngineError: nothing answers.
     """
-    client = EngineClient(url, PATHS, api_key=api_key, now=now)
-    look = _Look(client)
+    client = EngineClient(url, {*PROBES, METRICS}, api_key=api_key, now=now)
+    look = _Look(client, process)
     try:
-        name = await look.name()
-        seen = await process() if process is not None else None
+        kind = await look.kind()
+        seen = msgspec.structs.replace(await look.circumstances(), metrics=metrics)
     except BaseException:
         await client.close()
         raise
-    adapter = _adapter(name, client, metrics, seen)
+    adapter = kind.adapter(client.restricted(kind.allowed_paths), seen)
     return SimulatedAdapter(adapter, client.restricted({SIM_PATH})) if look.simulated else adapter
-
-
-def _adapter(name: str, client: EngineClient, metrics: bool, seen: ServerProcess | None) -> EngineAdapter:
-    """The adapter for an engine of this name, on the client's connection."""
-    pid = seen.pid if seen is not None else None
-    if name == LlamaCppAdapter.name:
-        arguments = seen.arguments if seen is not None else None
-        restricted = client.restricted(LlamaCppAdapter.allowed_paths)
-        return LlamaCppAdapter(restricted, metrics=metrics, arguments=arguments, pid=pid)
-    if name == VllmAdapter.name:
-        return VllmAdapter(client.restricted(VllmAdapter.allowed_paths), pid=pid)
-    return OpenAIAdapter(client.restricted(allowed_paths(name)), name, pid=pid)
 
 
 class _Look:
     """One attempt; remembers what it saw, for the sentence at the end."""
 
-    def __init__(self, client: EngineClient) -> None:
+    def __init__(
+        self, client: EngineClient, process: Callable[[], Awaitable[Circumstances]] | None = None
+    ) -> None:
         self._client = client
+        self._process = process
+        self._seen: Circumstances | None = None
         self._url = client.base_url
         self._locked = False
         self._page: str | None = None
         self._other: str | None = None
+        self._models: Reply | None = None
+        self._answered = False
+        """Something has been answered that is no web page."""
         self.simulated = False
         """The answers say that a simulated engine gives them."""
 
-    async def name(self) -> str:
+    async def circumstances(self) -> Circumstances:
+        """What is known of the server's process."""
+        if self._seen is None:
+            self._seen = await self._process() if self._process is not None else Circumstances()
+        return self._seen
+
+    async def kind(self) -> EngineKind:
         """Raises UnrecognisedError, EngineError."""
+        found = await self._by_replies()
+        seen = (await self.circumstances()).process
+        by_process = kind_of(seen.command) if seen is not None else None
+        if found is None or by_process is None or by_process is found:
+            answer = found or by_process
+        else:
+            answer = by_process if found.name in {GENERIC, *by_process.imitates} else found
+        if answer is None or (found is None and not self._answered):
+            raise self._nothing()
+        return answer
+
+    async def _by_replies(self) -> EngineKind | None:
+        """None where no kind of reply is known; Raises UnrecognisedError, EngineError."""
         first = await self._first()
+        known = registry()
         if first is not None:
             self._judge_llama(first)
-            if _is_llama(first):
-                return LlamaCppAdapter.name
-        models = await self._ask("/v1/models")
+            if is_llama(first):
+                return known.named(LLAMA)
+        models = self._models = await self._ask("/v1/models")
         owner = _owner(models)
-        if owner == "llamacpp":
-            return LlamaCppAdapter.name
-        if owner in _OWNERS:
-            return _OWNERS[owner]
-        for path, is_it, name in _SIGNS:
-            reply = await self._ask(path)
-            if reply is not None and reply.status == 200 and is_it(reply):
-                return name
+        if owner:
+            for kind in known.kinds:
+                if owner in kind.owners:
+                    return kind
+        replies: dict[str, Reply | None] = {"/v1/models": models, "/props": first}
+        for kind in known.kinds:
+            for sign in kind.signs:
+                if sign.path not in replies:
+                    replies[sign.path] = await self._ask(sign.path)
+                reply = replies[sign.path]
+                if reply is not None and reply.status == 200 and sign.shows(reply):
+                    return kind
         if owner is not None:
-            return GENERIC
-        raise self._nothing(models)
+            return openai.KIND
+        if models is not None and models.status == 404:
+            return await self._by_metrics()
+        return None
+
+    async def _by_metrics(self) -> EngineKind | None:
+        """A port that serves figures and no API: Ray's, Dynamo's workers', a metrics port of its own."""
+        reply = await self._ask(METRICS, limit=MOST_PAGES)
+        if reply is None or reply.status != 200 or reply.content_type == "text/html":
+            return None
+        text = "\n" + reply.text()
+        for kind in registry().kinds:
+            if any(f"\n{prefix}" in text for prefix in kind.metrics_prefixes):
+                return kind
+        return None
 
     async def _first(self) -> Reply | None:
         try:
@@ -146,19 +161,20 @@ class _Look:
         except NotHttpError as error:
             raise self._not_http() from error
 
-    async def _ask(self, path: str) -> Reply | None:
+    async def _ask(self, path: str, limit: int = BODY_LIMIT) -> Reply | None:
         """A reply of any status; None for one that was refused, or sent elsewhere."""
         try:
-            reply = await self._client.get(path, answer_s=_ANSWER_S)
+            reply = await self._client.get(path, answer_s=_ANSWER_S, limit=limit)
         except UnauthorisedError as error:
             if error.server == "llama.cpp":
-                raise self._needs_key(LlamaCppAdapter.name) from error
+                raise self._needs_key(LLAMA) from error
             self._locked = True
             return None
         except (MovedError, TooBigError) as error:
             self._other = str(error)
             return None
         self.simulated = self.simulated or HEADER in reply.headers
+        self._answered = self._answered or (reply.status == 200 and reply.content_type != "text/html")
         if reply.content_type == "text/html":
             title = re.search(r"<title[^>]*>([^<]*)", reply.text()[:20_000], re.IGNORECASE)
             self._page = clean(title[1], 60) if title else ""
@@ -166,10 +182,10 @@ class _Look:
 
     def _judge_llama(self, reply: Reply) -> None:
         """Raises UnrecognisedError for a llama.cpp server that cannot be read as it is."""
-        name = LlamaCppAdapter.name
-        if reply.status == 503 and (_is_llama(reply) or "Loading model" in reply.text()):
+        name = LLAMA
+        if reply.status == 503 and (is_llama(reply) or "Loading model" in reply.text()):
             raise UnrecognisedError("loading", "loading the model", name)
-        if _is_llama(reply) and reply.status == 404:
+        if is_llama(reply) and reply.status == 404:
             base = urlsplit(self._url)
             note = f"there is a llama.cpp server, but not under {base.path or 'this path'}"
             if base.path:
@@ -188,7 +204,7 @@ class _Look:
         note = f"{self._url} does not speak HTTP: another service listens on that port; check host and port"
         return UnrecognisedError("unsupported", note)
 
-    def _nothing(self, models: Reply | None) -> EngineError | UnrecognisedError:
+    def _nothing(self) -> EngineError | UnrecognisedError:
         if self._locked:
             return self._needs_key("unknown")
         if self._page is not None:
@@ -197,22 +213,16 @@ class _Look:
         elif self._other is not None:
             note = f"{self._url} {self._other}; check host, port and path"
         else:
-            status = models.status if models is not None else "nothing"
+            status = self._models.status if self._models is not None else "nothing"
             note = f"{self._url} is no inference API that agenttop knows (GET /v1/models: {status})"
         return UnrecognisedError("unsupported", note)
 
 
-def _is_llama(reply: Reply) -> bool:
+def is_llama(reply: Reply) -> bool:
     """By the Server header, or by fields of `/props` that imitators leave out."""
     if reply.headers.get("server") == "llama.cpp":
         return True
-    keys = _keys(reply)
-    return reply.status == 200 and "build_info" in keys and "default_generation_settings" in keys
-
-
-def _keys(reply: Reply) -> set[str]:
-    found = reply.json(dict[str, Any])
-    return set(found) if found is not None else set()
+    return reply.status == 200 and reply.has("build_info", "default_generation_settings")
 
 
 def _owner(reply: Reply | None) -> str | None:

@@ -80,6 +80,8 @@ class Standing:
             sample=fresh,
             slots=[msgspec.structs.replace(slot, t=now) for slot in reading.slots],
             gpus=[msgspec.structs.replace(gpu, t=now) for gpu in reading.gpus],
+            latencies=[msgspec.structs.replace(latency, t=now) for latency in reading.latencies],
+            parts=[msgspec.structs.replace(part, t=now) for part in reading.parts],
             missing=self._differences(now, reading.missing) if sample.state == "ok" else [],
             events=[msgspec.structs.replace(event, t=now) for event in events],
         )

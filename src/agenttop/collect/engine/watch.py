@@ -7,6 +7,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -26,7 +27,7 @@ from agenttop.collect.engine.http import (
     UnauthorisedError,
     UnreachableError,
 )
-from agenttop.collect.engine.llamacpp_arguments import ServerProcess
+from agenttop.collect.engine.kind import Circumstances
 from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.engine.standing import Failure, Standing
 from agenttop.collect.engine.url import is_local, normalise
@@ -187,8 +188,9 @@ class EngineWatch:
             )
         raise UnrecognisedError("unsupported", note, sample.name)
 
-    async def _process(self) -> ServerProcess | None:
-        return await asyncio.to_thread(process_at, self.url)
+    async def _process(self) -> Circumstances:
+        process = await asyncio.to_thread(process_at, self.url)
+        return Circumstances(process=process, look_again=partial(process_at, self.url))
 
     async def _explain(self, error: EngineError) -> Failure:
         if isinstance(error, TimedOutError):

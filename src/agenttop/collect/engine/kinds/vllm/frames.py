@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from agenttop.collect.engine.base import KEY_HINT, Reasons
-from agenttop.collect.engine.vllm_metrics import Figures
+from agenttop.collect.engine.kinds.vllm.metrics import Figures
 from agenttop.model.frames import EngineSample, Missing
 
 FIGURES = (

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from agenttop.collect.engine.base import ChangedError, EngineReading, Reasons
+from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, Reasons
 from agenttop.collect.engine.http import EngineClient, EngineError, Reply, UnexpectedError
+from agenttop.collect.engine.kind import GENERIC, Circumstances, EngineKind
 from agenttop.model.frames import EngineSample
 from agenttop.model.text import clean
-
-GENERIC = "openai"
 
 _MODELS_PATH = "/v1/models"
 _MODEL_PATHS = {"TGI": "/info"}
@@ -121,3 +120,11 @@ def allowed_paths(name: str) -> frozenset[str]:
     """What may be asked of an engine of this name."""
     paths = {_MODEL_PATHS.get(name, _MODELS_PATH), _VERSION_PATHS.get(name)}
     return frozenset(path for path in paths if path is not None)
+
+
+def _adapter(client: EngineClient, seen: Circumstances) -> EngineAdapter:
+    return OpenAIAdapter(client, GENERIC, pid=seen.pid)
+
+
+KIND = EngineKind(name=GENERIC, allowed_paths=allowed_paths(GENERIC), adapter=_adapter, rank=1000)
+"""For what is no other kind; it is not in the entry-point group."""

@@ -7,10 +7,10 @@ import re
 import msgspec
 
 from agenttop.collect.engine.base import Reasons
-from agenttop.collect.engine.llamacpp_metrics import Metrics
-from agenttop.collect.engine.llamacpp_pool import UNKNOWN, UNKNOWN_FIX, Pool
-from agenttop.collect.engine.llamacpp_rates import Rates, SlotRates
-from agenttop.collect.engine.llamacpp_slots import MAX_COUNT, Slot
+from agenttop.collect.engine.kinds.llamacpp.metrics import Metrics
+from agenttop.collect.engine.kinds.llamacpp.pool import UNKNOWN, UNKNOWN_FIX, Pool
+from agenttop.collect.engine.kinds.llamacpp.rates import Rates, SlotRates
+from agenttop.collect.engine.kinds.llamacpp.slots import MAX_COUNT, Slot
 from agenttop.model.frames import EngineSample, Missing, SlotSample
 from agenttop.model.text import clean
 

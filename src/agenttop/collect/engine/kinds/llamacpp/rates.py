@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agenttop.collect.engine.llamacpp_slots import Slot
+from agenttop.collect.engine.kinds.llamacpp.slots import Slot
 
 WINDOW_S = 3.0
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agenttop.collect.engine.llamacpp_arguments import ServerArguments
-from agenttop.collect.engine.llamacpp_slots import Slot
+from agenttop.collect.engine.kinds.llamacpp.arguments import ServerArguments
+from agenttop.collect.engine.kinds.llamacpp.slots import Slot
 
 _PADDING = 256
 """llama.cpp rounds a slot's share up to a multiple of this."""

@@ -27,13 +27,6 @@ class ServerArguments(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds without a request after which the model is unloaded; -1: never."""
 
 
-class ServerProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """The process of a server on this host."""
-
-    pid: int
-    arguments: ServerArguments
-
-
 def _number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"-?\d+", text) else None
 

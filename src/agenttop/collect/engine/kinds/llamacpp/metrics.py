@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agenttop.collect.engine.http import EngineClient
-from agenttop.collect.engine.llamacpp_slots import Slot
+from agenttop.collect.engine.kinds.llamacpp.slots import Slot
 from agenttop.wire.prometheus import parse, total
 
 _START_HEADER = "process-start-time-unix"

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import math
 
-from agenttop.collect.engine import llamacpp_frames as frames
 from agenttop.collect.engine.base import ChangedError, EngineReading, UnrecognisedError
 from agenttop.collect.engine.http import BODY_LIMIT, EngineClient, EngineError, Reply, UnexpectedError
-from agenttop.collect.engine.llamacpp_arguments import ServerArguments
-from agenttop.collect.engine.llamacpp_frames import Props
-from agenttop.collect.engine.llamacpp_metrics import EXACT_TOTAL, MetricsSource
-from agenttop.collect.engine.llamacpp_pool import Pool, layout_of, pool_of
-from agenttop.collect.engine.llamacpp_rates import RateMeter, Rates
-from agenttop.collect.engine.llamacpp_slots import SLOTS_LIMIT, Slot, parse_slots
+from agenttop.collect.engine.kinds.llamacpp import frames
+from agenttop.collect.engine.kinds.llamacpp.arguments import ServerArguments
+from agenttop.collect.engine.kinds.llamacpp.frames import Props
+from agenttop.collect.engine.kinds.llamacpp.metrics import EXACT_TOTAL, MetricsSource
+from agenttop.collect.engine.kinds.llamacpp.pool import Pool, layout_of, pool_of
+from agenttop.collect.engine.kinds.llamacpp.rates import RateMeter, Rates
+from agenttop.collect.engine.kinds.llamacpp.slots import SLOTS_LIMIT, Slot, parse_slots
 from agenttop.model.frames import EngineSample, Event
 
 _PROPS_EVERY_S = 30.0

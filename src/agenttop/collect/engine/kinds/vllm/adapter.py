@@ -10,7 +10,6 @@ import math
 
 import msgspec
 
-from agenttop.collect.engine import vllm_frames as frames
 from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading
 from agenttop.collect.engine.counters import CounterWindow, LandingRate
 from agenttop.collect.engine.http import (
@@ -20,9 +19,10 @@ from agenttop.collect.engine.http import (
     UnauthorisedError,
     UnexpectedError,
 )
-from agenttop.collect.engine.openai import Models
+from agenttop.collect.engine.kinds.openai import Models
+from agenttop.collect.engine.kinds.vllm import frames
+from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills, read
 from agenttop.collect.engine.preemption import PreemptionWatch
-from agenttop.collect.engine.vllm_metrics import Figures, Prefills, read
 from agenttop.model.frames import EngineSample, Event
 from agenttop.model.text import clean
 

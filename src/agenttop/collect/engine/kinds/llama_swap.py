@@ -1,0 +1,24 @@
+"""llama-swap: which of its models run, and the servers it starts for them."""
+
+from __future__ import annotations
+
+from agenttop.collect.engine.base import EngineAdapter
+from agenttop.collect.engine.http import EngineClient
+from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook, Sign
+from agenttop.collect.engine.kinds.openai import OpenAIAdapter, allowed_paths
+
+NAME = "llama-swap"
+
+
+def _adapter(client: EngineClient, seen: Circumstances) -> EngineAdapter:
+    return OpenAIAdapter(client, NAME, pid=seen.pid)
+
+
+KIND = EngineKind(
+    name=NAME,
+    allowed_paths=allowed_paths(NAME),
+    adapter=_adapter,
+    owners=("llama-swap",),
+    signs=(Sign("/running", lambda reply: reply.has("running")),),
+    look=ProcessLook(programs=r"llama-swap[\w.-]*", ports=(8080,), images=("mostlygeek/llama-swap",)),
+)
