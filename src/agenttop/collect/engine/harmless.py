@@ -31,12 +31,12 @@ PROBES = frozenset(
 `/metrics` is not here: TensorRT-LLM's empties a queue. `/health` is not: SGLang's runs inference."""
 
 _NEVER = re.compile(
-    r"""/(?:
+    r"""(?:/v\d)?/(?:
         terminate | shutdown | exit | stop\w* | restart | kill | abort\w* | cancel\w*
       | health_generate | generate\w* | completions? | chat.* | embeddings?
       | api/(?:generate|chat|embed\w*|pull|push)
       | api/extra/generate/\w+ | api/extra/abort
-      | upstream/.* | unload\w* | load_model\w* | models/(?:load|unload) | api/models/unload.* | v1/model/\w+
+      | upstream/.* | unload\w* | load_model\w* | models/(?:load|unload) | api/models/unload.* | model/\w+
       | sleep | wake_up | flush_cache | clear\w* | reset\w* | release_\w+ | resume_\w+ | update_\w+
       | (?:start|stop)_profile | profile\w* | start_expert\w* | dump_\w+ | slow_down | set_\w+
       | slots/\d+ | lora\w* | pause\w* | continue\w* | scale\w*

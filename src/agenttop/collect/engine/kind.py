@@ -81,6 +81,8 @@ class EngineKind(msgspec.Struct, frozen=True, kw_only=True):
     doubt."""
     imitates: frozenset[str] = frozenset()
     """Kinds that its replies alone are taken for. Where the process is this kind's, its word counts more."""
+    reads_children: bool = False
+    """Starts servers of its own and reads them itself, so that they are not listed beside it."""
     metrics_prefixes: tuple[str, ...] = ()
     """How its samples begin, for a port that serves `/metrics` and no API."""
 
