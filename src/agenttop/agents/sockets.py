@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import ssl
 import struct
@@ -32,6 +33,10 @@ of the two reads was held up, or the wall clock was set."""
 
 OLDEST_S = 60.0
 """A stamp older than this is none."""
+
+START_S = 0.02
+"""The kernel stamps nothing until 0.4 to 1.3 ms (measured on 6.18) after the first socket of the host has
+asked for it; so long at most is that waited for, once a process."""
 
 
 class Ears(Protocol):
@@ -112,6 +117,28 @@ def can_stamp() -> bool:
     return sys.platform == "linux"
 
 
+@functools.cache
+def _start_stamping() -> None:
+    """Have the kernel stamp from here on: without this, what comes first on an idle host has no stamp.
+
+    Blocks for about half a millisecond, at the first connection of a process.
+    """
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
+        asks.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS_NEW, 1)
+        asks.detach()  # it stays open as long as the process: the kernel stops with the last one that asks
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as near:
+            near.connect(server.getsockname())
+            far, _ = server.accept()
+            with far:
+                far.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS_NEW, 1)
+                deadline = time.monotonic() + START_S
+                stamped = False
+                while not stamped and time.monotonic() < deadline:
+                    near.send(b".")
+                    stamped = bool(far.recvmsg(1, _ANCILLARY_BYTES)[1])
+                    time.sleep(0.0002)
+
+
 async def open_wire(
     ears: Ears,
     address: str,
@@ -126,6 +153,8 @@ async def open_wire(
     """Connect. Raises OSError."""
     loop = asyncio.get_running_loop()
     if tls is None and _watches_sockets(loop):
+        if kernel_stamps and can_stamp():
+            _start_stamping()
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
