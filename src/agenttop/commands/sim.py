@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--load-time", type=_duration, default=0.0, metavar="T", help="time until the model is loaded (0s)")
     add("--api-key-env", metavar="NAME", help="environment variable with the key to ask for")
     add("--fault", action="append", default=[], metavar="FAULT", help="what is to go wrong; see below")
+    add("--access-log", metavar="FILE", help="a line for every request: METHOD TARGET")
     add("--json", action="store_true", help="the line that says where it listens as JSON, schema 1")
     add("--with-parent", action="store_true", help=argparse.SUPPRESS)
     _engine_arguments(parser.add_argument_group("engine", "as on the command line of the real server"))
@@ -169,6 +171,7 @@ def server_options(arguments: argparse.Namespace) -> ServerOptions:
         metrics=not arguments.no_metrics,
         slot_table=not arguments.no_slots,
         faults=tuple(parse(text) for text in arguments.fault),
+        access_log=Path(arguments.access_log).absolute() if arguments.access_log else None,
     )
 
 

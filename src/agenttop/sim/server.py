@@ -6,10 +6,13 @@ import asyncio
 import hmac
 import sys
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import msgspec
 
+from agenttop.errors import UsageError
+from agenttop.model.text import clean
 from agenttop.sim.completions import Completions
 from agenttop.sim.doors import Door
 from agenttop.sim.engine import SimEngine
@@ -41,6 +44,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     slot_table: bool = True
     """llama.cpp's `--slots`."""
     faults: tuple[Fault, ...] = ()
+    access_log: Path | None = None
+    """A line `METHOD TARGET` for every request, added to the end of the file."""
 
 
 class SimServer:
@@ -70,6 +75,7 @@ class SimServer:
             restart=self.restart,
         )
         self._plan = FaultPlan(options.faults)
+        self._access_log = _opened(options.access_log)
         self._restarts = self._plan.restarts()
         self._visitors: set[Visitor] = set()
         self._started_unix = self.facts.started_unix
@@ -94,6 +100,9 @@ class SimServer:
         if self._door_turns is not None:
             await asyncio.wait([self._door_turns])
         self.door.close()
+        if self._access_log is not None:
+            self._access_log.close()
+            self._access_log = None
         self._hang_up()
         self.live.stop()
 
@@ -132,6 +141,9 @@ class SimServer:
 
     def _respond(self, exchange: Exchange) -> None:
         request = exchange.request
+        if self._access_log is not None:
+            query = f"?{request.query}" if request.query else ""
+            self._access_log.write(f"{clean(request.method, 10)} {clean(request.path + query, 200)}\n")
         if request.path == "/sim" and request.method in ("GET", "HEAD"):
             answer = Answer(200, _encode(self.account()), ((b"content-type", b"application/json"),))
         elif self._options.api_key is not None and self.wire.guards(request.path) and not self._may(exchange):
@@ -249,6 +261,17 @@ class SimServer:
         self._completions.drop_all()
         for visitor in list(self._visitors):
             visitor.close()
+
+
+def _opened(path: Path | None) -> TextIO | None:
+    if path is None:
+        return None
+    try:
+        return path.open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", "name another --access-log"
+        ) from error
 
 
 def _reply(exchange: Exchange, answer: Answer) -> None:
