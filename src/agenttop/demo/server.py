@@ -106,7 +106,10 @@ def _start(options: argparse.Namespace) -> Any:
 def _parameters(options: argparse.Namespace, parameters: Any) -> Any:
     """Fill in xllamacpp's `CommonParams`."""
     parameters.model.path = str(options.model)
-    parameters.hostnames = [HOST]
+    if hasattr(parameters, "hostnames"):
+        parameters.hostnames = [HOST]
+    else:  # wheels before October 2026
+        parameters.hostname = HOST
     parameters.port = options.port
     parameters.n_parallel = options.slots
     parameters.n_ctx = options.context
@@ -120,7 +123,7 @@ def _parameters(options: argparse.Namespace, parameters: Any) -> Any:
     parameters.endpoint_metrics = not options.no_metrics
     parameters.endpoint_slots = not options.no_slots
     parameters.sleep_idle_seconds = options.sleep_idle
-    parameters.ui = False
+    setattr(parameters, "ui" if hasattr(parameters, "ui") else "webui", False)
     if options.alias:
         parameters.model_alias = {options.alias}
     if options.api_key_env:
