@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agenttop.collect.engine.harmless import PROBES
+from agenttop.collect.engine.harmless import CONFIRMATIONS, PROBES
 from agenttop.collect.engine.registry import registry
 from tests import hostile
 from tests.collect import samples
@@ -34,7 +34,7 @@ def beyond_the_list(asked: list[str], kind: str | None) -> list[str]:
     """Requests that are neither probes nor on the list of the engine of this name (None: of any engine)."""
     kinds = [each for each in registry().kinds if kind in (None, each.name)]
     assert kinds, f"no engine is called {kind}"
-    allowed = PROBES | {"/metrics", "/sim"} if kind is None else set(PROBES)
+    allowed = PROBES | CONFIRMATIONS | ({"/metrics", "/sim"} if kind is None else set())
     allowed |= {path for each in kinds for path in each.allowed_paths}
     return [line for line in asked if not _is_on(line, allowed)]
 
@@ -80,6 +80,7 @@ VLLM = {
     "/version": samples.body("vllm/version.txt"),
     "/v1/models": samples.body("vllm/v1_models.txt"),
     "/metrics": samples.body("vllm/metrics.txt"),
+    "/load": samples.body("vllm/load.txt"),
     "/health": b"",
 }
 VLLM_LOCKED = {**VLLM, "/v1/models": (401, {"error": "Unauthorized"})}
@@ -105,6 +106,11 @@ KOBOLD = {
     "/api/extra/version": {"result": "KoboldCpp", "version": "1.99"},
 }
 TGI = {"/info": {"model_id": "m", "max_total_tokens": 4096, "version": "3.3"}}
+TENSORRT_LLM = {
+    "/v1/models": {"object": "list", "data": [{"id": "m", "object": "model", "owned_by": "tensorrt_llm"}]},
+    "/version": {"version": "1.1.0"},
+    "/health": "",
+}
 LM_STUDIO = {
     "/v1/models": {"object": "list", "data": [{"id": "m", "owned_by": "organization_owner"}]},
     "/api/v0/models": {"data": [{"id": "m", "compatibility_type": "gguf"}]},

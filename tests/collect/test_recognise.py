@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from agenttop.collect.engine import recognise as module
-from agenttop.collect.engine.base import UnrecognisedError
+from agenttop.collect.engine.base import ChangedError, UnrecognisedError
+from agenttop.collect.engine.harmless import CONFIRMATIONS
 from agenttop.collect.engine.harmless import PROBES as PATHS
-from agenttop.collect.engine.http import CutError, RefusedError, TimedOutError
+from agenttop.collect.engine.http import CutError, EngineError, RefusedError, TimedOutError
+from agenttop.collect.engine.kind import Circumstances
 from agenttop.collect.engine.kinds.llamacpp.adapter import LlamaCppAdapter
 from agenttop.collect.engine.kinds.openai import OpenAIAdapter
 from agenttop.collect.engine.kinds.vllm.adapter import VllmAdapter
 from agenttop.collect.engine.recognise import recognise
+from agenttop.collect.process import Command, ServerProcess
 from tests import hostile
 from tests.collect import imitations as imitate
 from tests.collect import samples
@@ -58,7 +62,73 @@ async def test_vllm_is_read_by_its_own_adapter(routes: Mapping[str, Any]) -> Non
         adapter = await recognise(server.url)
         assert isinstance(adapter, VllmAdapter)
         await adapter.client.close()
-        assert {line.split(" ")[1] for line in server.asked} <= PATHS
+        assert {line.split(" ")[1] for line in server.asked} <= PATHS | CONFIRMATIONS
+
+
+LOCKED = (401, {"error": "Unauthorized"})
+
+
+class Draining:
+    """TensorRT-LLM's `/metrics`: who reads it takes the figures away from everybody else."""
+
+    def __init__(self, **routes: Any) -> None:
+        self.drained = 0
+        self.routes = {**imitate.TENSORRT_LLM, **{f"/{name}": body for name, body in routes.items()}}
+        self.routes["/metrics"] = self._drain
+
+    def _drain(self) -> Any:
+        self.drained += 1
+        return []
+
+
+async def as_process(*words: str) -> Circumstances:
+    return Circumstances(process=ServerProcess(pid=1, command=Command(words)))
+
+
+@pytest.mark.parametrize(
+    ("routes", "words", "name"),
+    [
+        ({}, (), "TensorRT-LLM"),
+        ({"v1/models": LOCKED}, (), None),
+        ({"v1/models": (404, {"detail": "Not Found"})}, (), None),
+        ({"v1/models": {"object": "list", "data": []}}, (), "openai"),
+        ({"v1/models": {"data": [{"id": "m", "owned_by": "somebody"}]}}, (), "openai"),
+        ({"v1/models": (503, "broken")}, (), None),
+        ({"v1/models": LOCKED}, ("trtllm-serve", "m"), "TensorRT-LLM"),
+        ({"v1/models": (404, {})}, ("/usr/bin/python3", "/opt/bin/trtllm-serve", "serve"), "TensorRT-LLM"),
+        ({"v1/models": {"data": []}}, ("trtllm-serve",), "TensorRT-LLM"),
+        ({"load": {"server_load": 0}, "v1/models": LOCKED}, ("trtllm-serve",), "TensorRT-LLM"),
+    ],
+)
+async def test_the_figures_of_tensorrt_llm_are_never_drained(
+    routes: Mapping[str, Any], words: tuple[str, ...], name: str | None
+) -> None:
+    """It answers `/version` in vLLM's words, and its `/metrics` must not be asked even once."""
+    draining = Draining(**routes)
+    with imitate.serves(draining.routes, kind="TensorRT-LLM") as server:
+        process = (lambda: as_process(*words)) if words else None
+        if name is None:
+            with pytest.raises(UnrecognisedError):
+                await recognise(server.url, process=process)
+        else:
+            adapter = await recognise(server.url, process=process)
+            assert adapter.name == name
+            for _ in range(3):
+                with contextlib.suppress(EngineError, ChangedError):
+                    await adapter.poll()
+            await adapter.alive()
+            await adapter.client.close()
+        assert draining.drained == 0
+        assert "GET /metrics" not in server.asked
+
+
+async def test_a_locked_vllm_is_told_by_a_second_sign() -> None:
+    with imitate.serves({**imitate.VLLM_LOCKED, "/load": (404, {})}) as server:
+        assert (await verdict(server.url)).state == "unauthorised"
+        assert "GET /metrics" not in server.asked
+    with imitate.serves({"/v1/models": LOCKED, "/load": {"server_load": 0}}) as server:
+        await verdict(server.url)
+        assert "GET /load" not in server.asked  # elsewhere it may load something
 
 
 async def test_what_the_generic_adapter_tells() -> None:

@@ -30,6 +30,10 @@ PROBES = frozenset(
 """What may be asked of a server before it is known: on every engine these answer from memory, or with 404.
 `/metrics` is not here: TensorRT-LLM's empties a queue. `/health` is not: SGLang's runs inference."""
 
+CONFIRMATIONS = frozenset({"/load"})
+"""What may be asked once another reply points to an engine on which it is harmless. On vLLM `/load` tells a
+number from memory; elsewhere a path of this name may load something."""
+
 _NEVER = re.compile(
     r"""(?:/v\d)?/(?:
         terminate | shutdown | exit | stop\w* | restart | kill | abort\w* | cancel\w*
@@ -40,6 +44,7 @@ _NEVER = re.compile(
       | sleep | wake_up | flush_cache | clear\w* | reset\w* | release_\w+ | resume_\w+ | update_\w+
       | (?:start|stop)_profile | profile\w* | start_expert\w* | dump_\w+ | slow_down | set_\w+
       | slots/\d+ | lora\w* | pause\w* | continue\w* | scale\w*
+      | perf_metrics | kv_cache_events
     )/?""",
     re.VERBOSE | re.IGNORECASE,
 )

@@ -23,6 +23,9 @@ class Sign(msgspec.Struct, frozen=True):
     """One of `harmless.PROBES`: it is asked of servers that are not known yet."""
     shows: Callable[[Reply], bool]
     """Asked for replies of status 200; true when it can be no other engine."""
+    confirmed_by: Sign | None = None
+    """A second reply that must agree, where the first one alone leaves a doubt. Its path may also be one of
+    `harmless.CONFIRMATIONS`."""
 
 
 class ProcessLook(msgspec.Struct, frozen=True, kw_only=True):

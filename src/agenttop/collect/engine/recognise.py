@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agenttop.collect.engine.base import KEY_HINT, EngineAdapter, UnrecognisedError
-from agenttop.collect.engine.harmless import PROBES
+from agenttop.collect.engine.harmless import CONFIRMATIONS, PROBES
 from agenttop.collect.engine.http import (
     BODY_LIMIT,
     EngineClient,
@@ -30,7 +30,7 @@ from agenttop.collect.engine.http import (
     TooBigError,
     UnauthorisedError,
 )
-from agenttop.collect.engine.kind import GENERIC, Circumstances, EngineKind
+from agenttop.collect.engine.kind import GENERIC, Circumstances, EngineKind, Sign
 from agenttop.collect.engine.kinds import openai
 from agenttop.collect.engine.kinds.simulated import HEADER, SimulatedAdapter
 from agenttop.collect.engine.kinds.simulated import PATH as SIM_PATH
@@ -42,7 +42,8 @@ LLAMA = "llama.cpp"
 
 _ANSWER_S = 5.0
 METRICS = "/metrics"
-"""Asked last, and only where there is no list of models: TensorRT-LLM, whose own empties a queue, has one."""
+"""Asked last, and only where there is neither a list of models nor a version: TensorRT-LLM, whose own empties
+a queue, has both, and the server in front of its workers has the second."""
 MOST_PAGES = 8_000_000
 
 
@@ -80,7 +81,7 @@ class _Look:
     def __init__(
         self, client: EngineClient, process: Callable[[], Awaitable[Circumstances]] | None = None
     ) -> None:
-        self._client = client
+        self._client = client.restricted({*client.allowed, *CONFIRMATIONS})
         self._process = process
         self._seen: Circumstances | None = None
         self._url = client.base_url
@@ -129,16 +130,24 @@ class _Look:
         replies: dict[str, Reply | None] = {"/v1/models": models, "/props": first}
         for kind in known.kinds:
             for sign in kind.signs:
-                if sign.path not in replies:
-                    replies[sign.path] = await self._ask(sign.path)
-                reply = replies[sign.path]
-                if reply is not None and reply.status == 200 and sign.shows(reply):
+                if await self._is_seen(sign, replies):
                     return kind
         if owner is not None:
             return openai.KIND
-        if models is not None and models.status == 404:
+        version = replies.get("/version")
+        told = version is not None and version.status == 200 and version.has("version")
+        if models is not None and models.status == 404 and not told:
             return await self._by_metrics()
         return None
+
+    async def _is_seen(self, sign: Sign, replies: dict[str, Reply | None]) -> bool:
+        """Whether the replies show this sign; what has been asked before is not asked again."""
+        if sign.path not in replies:
+            replies[sign.path] = await self._ask(sign.path)
+        reply = replies[sign.path]
+        if reply is None or reply.status != 200 or not sign.shows(reply):
+            return False
+        return sign.confirmed_by is None or await self._is_seen(sign.confirmed_by, replies)
 
     async def _by_metrics(self) -> EngineKind | None:
         """A port that serves figures and no API: Ray's, Dynamo's workers', a metrics port of its own."""

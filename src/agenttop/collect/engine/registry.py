@@ -75,7 +75,9 @@ def problem_of(kind: EngineKind) -> str:
     never = harmless.forbidden(kind.allowed_paths)
     if never:
         return f"it asks for GET {clean(never[0], 60)}, which changes engines"
+    confirming = {sign.confirmed_by.path for sign in kind.signs if sign.confirmed_by is not None}
     strange = {sign.path for sign in kind.signs} - harmless.PROBES
+    strange |= confirming - harmless.PROBES - harmless.CONFIRMATIONS
     if strange:
         path = clean(min(strange), 60)
         return f"it asks unknown servers for GET {path}, which is not on the list of harmless questions"

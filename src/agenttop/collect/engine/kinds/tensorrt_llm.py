@@ -19,5 +19,6 @@ KIND = EngineKind(
     allowed_paths=allowed_paths(NAME),
     adapter=_adapter,
     owners=("tensorrt_llm",),
+    imitates=frozenset({"vLLM"}),
     look=ProcessLook(programs=r"trtllm-serve", ports=(8000,), images=("nvidia/tensorrt-llm",)),
 )

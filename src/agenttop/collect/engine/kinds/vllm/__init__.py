@@ -13,12 +13,20 @@ def _adapter(client: EngineClient, seen: Circumstances) -> EngineAdapter:
     return VllmAdapter(client, pid=seen.pid)
 
 
+_SIGN = Sign(
+    "/version",
+    lambda reply: reply.fields() == {"version"},
+    Sign("/load", lambda reply: reply.fields() == {"server_load"}),
+)
+"""For a server that keeps its list of models to itself. TensorRT-LLM answers the first one in the same words,
+and its `/metrics` empties a queue, so that the version alone is no proof."""
+
 KIND = EngineKind(
     name=VllmAdapter.name,
     allowed_paths=VllmAdapter.allowed_paths,
     adapter=_adapter,
     owners=("vllm",),
-    signs=(Sign("/version", lambda reply: reply.fields() == {"version"}),),
+    signs=(_SIGN,),
     look=ProcessLook(
         programs=r"vllm|vllm-rs|VLLM::APIServer.*",
         modules=("vllm.entrypoints",),
