@@ -7,12 +7,13 @@ prefixes, versions or labels it does not need.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agenttop.collect.engine.histogram import MAX_TOTAL, Histogram, collect
-from agenttop.wire.prometheus import Labels, Samples, parse
+from agenttop.wire.prometheus import Labels, Reader, Samples
 
 _SUFFIXES = ("_bucket", "_sum")
+Series = list[tuple[Labels, float]]
 
 
 class Catalogue:
@@ -24,6 +25,7 @@ class Catalogue:
         families: Mapping[str, Sequence[str]],
         plain: Sequence[str] = (),
         histograms: Mapping[str, Sequence[str]] | None = None,
+        keep: Callable[[Series], Series] | None = None,
     ) -> None:
         """Nothing is parsed yet.
 
@@ -33,7 +35,9 @@ class Catalogue:
             families: key to sample names without prefix, the newest first; the first one found counts.
             plain: further names, without prefix, each its own key.
             histograms: key (`ttft`, `itl`, ...) to names of histograms without prefix and suffix.
+            keep: which series of one sample count, for engines that say the same once per process.
         """
+        self._keep = keep
         self._prefixes = tuple(prefixes)
         self._families = {key: tuple(names) for key, names in families.items()}
         self._plain = tuple(plain)
@@ -42,14 +46,16 @@ class Catalogue:
         own += [
             name + suffix for names in self._histograms.values() for name in names for suffix in _SUFFIXES
         ]
-        self._wanted = {
-            prefix: frozenset([*self._plain, *(prefix + name for name in own)]) for prefix in self._prefixes
+        self._readers = {
+            prefix: Reader([*self._plain, *(prefix + name for name in own)]) for prefix in self._prefixes
         }
 
     def read(self, text: str) -> Exposition:
         """Whatever of it is in the text; never raises."""
         prefix = next((each for each in self._prefixes if _begins_a_line(text, each)), self._prefixes[0])
-        samples = parse(text, self._wanted[prefix])
+        samples = self._readers[prefix].read(text)
+        if self._keep is not None:
+            samples = {name: self._keep(series) for name, series in samples.items()}
         found: dict[str, list[tuple[Labels, float]]] = {}
         for key, names in self._families.items():
             series = _first(samples, [prefix + name for name in names])
@@ -107,6 +113,10 @@ class Exposition:
                 name = labels.get(label, "")
                 values[name] = values.get(name, 0.0) + value
         return values
+
+    def series(self, key: str) -> Series:
+        """All series, as the engine wrote them, for what more than one label decides."""
+        return list(self._found.get(key, ()))
 
     def labels(self, key: str) -> Labels:
         """All labels of the first series; empty when there is none."""
