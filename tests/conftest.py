@@ -63,7 +63,7 @@ def model_cache(short_directory: Path) -> Path:
 def private_places(monkeypatch: pytest.MonkeyPatch, short_directory: Path, model_cache: Path) -> Path:
     """Keep every test, and the processes it starts, out of the user's directories and settings."""
     own = Path(tempfile.mkdtemp(dir=short_directory))
-    for name in ("recordings", "runtime", "profiles"):
+    for name in ("recordings", "runtime", "profiles", "config"):
         monkeypatch.setenv(f"AGENTTOP_{name.upper()}", str(own / name))
     monkeypatch.setenv("AGENTTOP_CACHE", str(model_cache))
     for name in _FOREIGN:

@@ -70,7 +70,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"agenttop {agenttop.__version__}")
     watch_arguments(parser)
-    parser.set_defaults(url=[], api_key_env=None, no_metrics=False, out=None, no_record=False)
+    parser.set_defaults(
+        url=[],
+        api_key_env=None,
+        api_key_file=None,
+        ca_file=None,
+        no_metrics=False,
+        out=None,
+        no_record=False,
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=_Parser)
     for name, (module, text) in COMMANDS.items():
         command = commands.add_parser(

@@ -53,11 +53,19 @@ def _runtime() -> Path | None:
     return Path(platformdirs.user_runtime_dir("agenttop", False))
 
 
+def config() -> Path:
+    """The user's settings (`AGENTTOP_CONFIG`); may not exist."""
+    return _override("AGENTTOP_CONFIG") or Path(platformdirs.user_config_dir("agenttop", False))
+
+
+def engines_file() -> Path:
+    """How single engines are reached: keys, certificates, proxies; may not exist."""
+    return config() / "engines.toml"
+
+
 def user_profiles() -> Path:
     """The user's own profiles (`AGENTTOP_PROFILES`); may not exist."""
-    return (
-        _override("AGENTTOP_PROFILES") or Path(platformdirs.user_config_dir("agenttop", False)) / "profiles"
-    )
+    return _override("AGENTTOP_PROFILES") or config() / "profiles"
 
 
 def demo_cache() -> Path:

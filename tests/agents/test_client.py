@@ -203,7 +203,7 @@ async def test_a_new_connection_that_dies_is_a_failure_at_once() -> None:
 
 async def test_a_server_that_hangs_up_at_once() -> None:
     with hostile.closes() as server:
-        for _ in range(20):
+        for _ in range(3):
             reply = await ask(server.url)
             assert reply.error_kind == "cut"
             assert "before any reply" in reply.error
@@ -283,14 +283,14 @@ async def test_tls_to_a_plain_server() -> None:
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         reply = await ask(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     assert reply.error_kind == "refused"
-    assert "TLS failed" in reply.error
+    assert "it does not speak TLS on that port: write http://" in reply.error
 
 
 async def test_tls_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
     async with s.serve(s.always(s.whole("x")), tls=TLS) as server:
         reply = await ask(server.url)
         assert reply.error_kind == "refused"
-        assert "its certificate is not trusted" in reply.error
+        assert "signed by itself: give the CA's with --ca-file FILE" in reply.error
         monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "localhost.pem"))
         reply = await ask(server.url)
         assert (reply.failed, reply.text) == (False, "x")

@@ -27,6 +27,7 @@ from agenttop.collect.engine.http import (
     UnreachableError,
 )
 from tests import hostile
+from tests.access import with_key
 from tests.collect.imitations import serves
 from tests.servers import free_port
 
@@ -34,7 +35,7 @@ PATHS = ("/health", "/slots", "/metrics", "/v1/models")
 
 
 async def get(url: str, path: str = "/slots", key: str | None = None, **options: object) -> Reply:
-    client = EngineClient(url, PATHS, api_key=key)
+    client = EngineClient(url, PATHS, access=with_key(key))
     try:
         return await client.get(path, **options)
     finally:
@@ -144,7 +145,7 @@ async def test_another_protocol() -> None:
 
     def nonsense(host: hostile.HostileServer, connection: socket.socket) -> None:
         connection.recv(4096)
-        connection.sendall(b"\x15\x03\x01\x00\x02\x02\x16\r\n\r\n")
+        connection.sendall(b"\x00\x00\x12\x04\x00\x02\x16\r\n\r\n")
 
     with hostile.HostileServer(nonsense) as server, pytest.raises(NotHttpError):
         await get(server.url)

@@ -20,6 +20,7 @@ from agenttop.collect.engine.kinds.vllm.adapter import VllmAdapter
 from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.process import Command, ServerProcess
 from tests import hostile
+from tests.access import with_key
 from tests.collect import imitations as imitate
 from tests.collect import samples
 from tests.servers import LlamaServer, free_port
@@ -27,7 +28,7 @@ from tests.servers import LlamaServer, free_port
 
 async def verdict(url: str, key: str | None = None) -> UnrecognisedError:
     with pytest.raises(UnrecognisedError) as caught:
-        await recognise(url, api_key=key)
+        await recognise(url, access=with_key(key))
     assert "\n" not in caught.value.note
     return caught.value
 

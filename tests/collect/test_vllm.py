@@ -14,6 +14,7 @@ from agenttop.collect.engine.harmless import PROBES
 from agenttop.collect.engine.kinds.vllm.adapter import VllmAdapter
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.model.frames import EngineSample
+from tests.access import with_key
 from tests.collect import imitations as imitate
 from tests.collect import samples
 
@@ -140,7 +141,7 @@ async def test_metrics_that_a_proxy_does_not_pass_on(watch: Start) -> None:
 
 @pytest.mark.parametrize("key", [None, "wrong"])
 async def test_figures_need_no_key_and_it_is_said_that_requests_do(watch: Start, key: str | None) -> None:
-    with Scripted(watch, api_key=key) as server:
+    with Scripted(watch, access=with_key(key)) as server:
         server.routes["/v1/models"] = (401, {"error": "Unauthorized"})
         first, second = await server.look(), await server.look()
         told = why(first, server.url)

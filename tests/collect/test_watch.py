@@ -14,6 +14,7 @@ from agenttop.collect.engine.base import EngineReading
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.errors import UsageError
 from tests import hostile
+from tests.access import with_key
 from tests.collect import imitations as imitate
 from tests.servers import free_port
 
@@ -279,7 +280,7 @@ async def test_load_is_allowed_when_the_user_says_so(watch: Start) -> None:
 
 async def test_a_key_reaches_the_engine_and_no_frame(watch: Start) -> None:
     with hostile.unauthorised() as server:
-        reading = (await until_state(watch(server.url, api_key="sk-secret"), "unauthorised"))[-1]
+        reading = (await until_state(watch(server.url, access=with_key("sk-secret")), "unauthorised"))[-1]
     assert "does not accept the key" in (reading.sample.note or "")
     assert "sk-secret" not in repr(reading)
 

@@ -16,6 +16,7 @@ import pytest
 from agenttop.collect.engine import http as engine_http
 from agenttop.collect.engine.base import EngineReading
 from agenttop.collect.engine.watch import EngineWatch
+from tests.access import with_key
 from tests.servers import STEADY, LlamaServer
 from tests.waiting import until, until_async
 
@@ -298,9 +299,9 @@ async def test_keys(start_llama: StartServer, watch: Start) -> None:
     reading = (await polled(watch(server), in_state("unauthorised")))[-1]
     assert "--api-key-env" in reading.sample.note
     assert (reading.sample.name, reading.sample.running) == ("llama.cpp", None)
-    reading = (await polled(watch(server, api_key="wrong"), in_state("unauthorised")))[-1]
+    reading = (await polled(watch(server, access=with_key("wrong")), in_state("unauthorised")))[-1]
     assert "does not accept the key" in reading.sample.note
-    reading = (await polled(watch(server, api_key="right"), in_state("ok")))[-1]
+    reading = (await polled(watch(server, access=with_key("right")), in_state("ok")))[-1]
     assert reading.sample.running == 0
 
 

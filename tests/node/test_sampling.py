@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from agenttop.access.ways import Ways
 from agenttop.collect.discovery import Found, names_of_this_host
 from agenttop.model.frames import EngineSample, Event, Frame, GpuSample
 from agenttop.node import sampling
@@ -45,9 +46,7 @@ class Watching:
         hub = Hub(time.monotonic, None, None)
         hub.join(self.kept)
         self.found: list[Found] = []
-        self.engines = EngineWatches(
-            hub, time.monotonic, api_key=None, metrics=True, interval_s=0.05, agents=list
-        )
+        self.engines = EngineWatches(hub, time.monotonic, ways=Ways(), interval_s=0.05, agents=list)
 
     async def until(self, look: Callable[[], object]) -> None:
         async with asyncio.timeout(20):

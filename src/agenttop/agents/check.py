@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import tomli
 
 from agenttop.agents import overrides as user
 from agenttop.agents.distribution import KINDS, Distribution
@@ -17,21 +16,8 @@ from agenttop.agents.keys import BY_PATH, KEYS, MOST_SHARES, OPTIONAL_SECTIONS, 
 from agenttop.agents.probe import LINE_CHARS, PLACES, ROOM
 from agenttop.agents.settings import Children, Profile, child_profile
 from agenttop.model.text import clean
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """One mistake in a profile file. `line` counts from 1; None when it belongs to the whole file."""
-
-    line: int | None
-    key: str | None
-    text: str
-    set: bool = False
-    """The key does not stand in the file: the user has set it."""
-
-    def sentence(self, file: str) -> str:
-        """`file:line: key: what is wrong`."""
-        where = "--set" if self.set else file if self.line is None else f"{file}:{self.line}"
-        return f"{where}: {self.key}: {self.text}" if self.key else f"{where}: {self.text}"
+from agenttop.wire import toml
+from agenttop.wire.toml import Problem
 
 
 def parse(
@@ -42,14 +28,10 @@ def parse(
     `overrides`: keys set by the user, as written (`agenttop.agents.overrides`).
     """
     try:
-        data = tomli.loads(text)
-    except tomli.TOMLDecodeError as error:
-        found = re.search(r"line (\d+)", str(error))
-        line = int(found[1]) if found else max(1, len(text.splitlines()))
-        return None, [Problem(line, None, f"not TOML: {clean(str(error))}")]
-    except RecursionError:
-        return None, [Problem(None, None, "not TOML: nested too deeply")]
-    reader = _Reader(_lines(text), overrides or {})
+        data = toml.read(text)
+    except toml.NotTomlError as error:
+        return None, [error.problem]
+    reader = _Reader(toml.lines_of(text), overrides or {})
     reader.read(data)
     if reader.problems:
         return None, sorted(reader.problems, key=lambda problem: problem.line or 0)
@@ -92,11 +74,7 @@ class _Reader:
 
     def line(self, key: str) -> int | None:
         """The line of a key, or of the nearest thing around it that has one."""
-        while key:
-            if key in self._lines:
-                return self._lines[key]
-            key = key.rpartition(".")[0]
-        return None
+        return toml.line_near(self._lines, key)
 
     def read(self, data: dict[str, Any]) -> None:
         seen: set[str] = set()
@@ -336,21 +314,3 @@ def _show(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return clean(str(value), 40)
-
-
-_SECTION = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
-_KEY = re.compile(r"\s*([A-Za-z0-9_\-.\"' ]+?)\s*=")
-
-
-def _lines(text: str) -> dict[str, int]:
-    """The line on which each section and key stands. TOML parsers do not tell."""
-    found: dict[str, int] = {}
-    section = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if match := _SECTION.match(line):
-            section = match[1].replace('"', "").replace("'", "").replace(" ", "")
-            found.setdefault(section, number)
-        elif match := _KEY.match(line):
-            name = match[1].replace('"', "").replace("'", "").replace(" ", "")
-            found.setdefault(f"{section}.{name}" if section else name, number)
-    return found

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agenttop import __version__
+from agenttop.access import trust
 from agenttop.agents.connection import Connection
 from agenttop.agents.reply import Reply
 from agenttop.agents.silence import KEEP_ALIVE_FACTOR
@@ -55,10 +56,10 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 class Endpoint:
     """Where requests go: address, TLS, headers. Shared by all agents of one engine.
 
-    Raises UsageError for a URL that is none, or a key that no header can carry.
+    Raises UsageError for a URL that is none, a key that no header can carry, or a CA file of no use.
     """
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(self, url: str, api_key: str | None = None, ca_file: str | None = None) -> None:
         parts = urlsplit(url)
         try:
             port = parts.port
@@ -67,12 +68,16 @@ class Endpoint:
         if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
             raise UsageError(f"'{clean(url)}' is not the URL of an engine", "write http://host:port")
         if parts.username is not None:
-            raise UsageError("a URL with a password in it is not used", "name the key with --api-key-env")
+            raise UsageError(
+                "a URL with a password in it is not used",
+                "a key goes with --api-key-env NAME or --api-key-file FILE",
+            )
         self.tls = parts.scheme == "https"
         self.host = parts.hostname
         self.port = port or (443 if self.tls else 80)
         self._path = parts.path.rstrip("/").removesuffix("/v1")
-        self._context = ssl.create_default_context() if self.tls else None
+        self._context = trust.context(ca_file) if self.tls else None
+        self._ca_file = ca_file
         self._addresses: list[str] = []
         self._looking: asyncio.Task[str | None] | None = None
         self._looked_at = float("-inf")
@@ -127,6 +132,14 @@ class Endpoint:
         self._addresses = []
         assert failure is not None
         raise failure
+
+    def reason(self, error: OSError) -> str:
+        """Why a connection failed, without the address that asyncio repeats."""
+        if isinstance(error, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(error, ssl.SSLError):
+            return f"it {trust.sentence(error, self.host, self._ca_file)}"
+        return str(error.strerror or error)
 
     async def away(self) -> str | None:
         """Whether the engine has gone, in words; None: it is there. One look for all who ask at once."""
@@ -266,7 +279,7 @@ class Client:
             self._connection = await self._connecting
         except OSError as error:
             where = f"{self._endpoint.host}:{self._endpoint.port}"
-            reply.fail("refused", f"cannot connect to {where}: {_reason(error)}")
+            reply.fail("refused", f"cannot connect to {where}: {self._endpoint.reason(error)}")
         except asyncio.CancelledError:
             if not self._cancelled:
                 raise
@@ -354,14 +367,3 @@ def _discard(task: asyncio.Task[Connection]) -> None:
     """A connection nobody waits for any more."""
     if not task.cancelled() and task.exception() is None:
         task.result().abort()
-
-
-def _reason(error: OSError) -> str:
-    """Why a connection failed, without the address that asyncio repeats."""
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted ({error.verify_message})"
-    if isinstance(error, ssl.SSLError):
-        return f"TLS failed ({error.reason or error})"
-    return str(error.strerror or error)

@@ -20,13 +20,15 @@ from collections import Counter
 from collections.abc import Callable
 
 from agenttop import oslayer
+from agenttop.access.key import Key, from_names
+from agenttop.access.proxy import proxy_for
 from agenttop.agents.agent import Agent
 from agenttop.agents.load import Load
 from agenttop.agents.meter import Meter
 from agenttop.agents.outbox import Outbox
 from agenttop.agents.reply import Reply
 from agenttop.agents.stalls import Stalls
-from agenttop.errors import AgenttopError
+from agenttop.errors import AgenttopError, UsageError
 from agenttop.model.commands import (
     Configure,
     DriverCommand,
@@ -68,6 +70,8 @@ class Driver:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed: dict[str, Agent] = {}
         self._uncounted: set[str] = set()
+        self._past_proxies: set[str] = set()
+        """Engines for which the environment wants a proxy, which has been told."""
         self._paused = False
         self._stopping = asyncio.Event()
         self._work = asyncio.Event()
@@ -123,24 +127,43 @@ class Driver:
         self._look_every = max(1, round(LOOK_EVERY / order.clock_rate))
         if not self._agents:
             self._meter = Meter(self._now, order.clock_rate)
-        key = os.environ.get(order.api_key_env) if order.api_key_env else None
         try:
+            key = self._key_of(order)
             salt = order.salt or self._salt
-            self._load = Load(order, api_key=key, salt=salt, now=self._now, note=self._note)
+            self._load = Load(
+                order,
+                api_key=key.reveal() if key is not None else None,
+                salt=salt,
+                now=self._now,
+                note=self._note,
+            )
             if order.kernel_stamps is None:
                 self._load.kernel_stamps = lambda: len(self._agents) <= KERNEL_STAMPED
         except (AgenttopError, ValueError) as error:
             self._load = None
             self._event("driver.bad-load", f"this load cannot be run: {clean(str(error))}", severity="bad")
             return
-        if order.api_key_env and not key:
-            text = (
-                f"environment variable {clean(order.api_key_env, 60)} is not set: requests go without a key"
-            )
-            self._event("driver.no-key", text, severity="warn")
+        self._tell_proxy(order.engine)
         task = asyncio.ensure_future(self._load.learn_ratio())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+    def _key_of(self, order: Configure) -> Key | None:
+        try:
+            return from_names(order.api_key_env, order.api_key_file)
+        except UsageError as error:
+            text = f"{clean(str(error))}: requests go without a key"
+            self._event("driver.no-key", text, severity="warn")
+            return None
+
+    def _tell_proxy(self, engine: str) -> None:
+        """Requests of agents go straight to their engine; where a proxy is wanted, that is told once."""
+        proxy = proxy_for(engine) if engine not in self._past_proxies else None
+        if proxy is not None:
+            self._past_proxies.add(engine)
+            where = clean(engine, 80)
+            text = f"agents connect to {where} directly: they use no proxy, although {proxy.setting} is set"
+            self._event("driver.no-proxy", text)
 
     def _launch(self, order: LaunchAgent) -> None:
         if self._load is None:

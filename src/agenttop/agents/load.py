@@ -58,7 +58,7 @@ class Load:
         self.profile_name = order.profile
         self.seed = order.seed
         self.profile = Profile.from_settings(order.settings)
-        self.endpoint = Endpoint(order.engine, api_key)
+        self.endpoint = Endpoint(order.engine, api_key, order.ca_file)
         self.salt = salt
         self.now = now
         self.rate = order.clock_rate

@@ -19,6 +19,7 @@ from agenttop.agents.toml import as_toml
 from agenttop.agents.tracefile import opened
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
+from agenttop.smallfile import read_text
 
 __all__ = [
     "Distribution",
@@ -33,8 +34,6 @@ __all__ = [
     "save_as",
     "scale",
 ]
-
-MAX_FILE_BYTES = 1024 * 1024
 
 
 def found() -> dict[str, Path]:
@@ -79,7 +78,7 @@ def locate(name_or_path: str) -> Path:
 
 def read(file: Path, overrides: Mapping[str, str] | None = None) -> Profile:
     """The profile in a file, with keys set by the user. Raises UsageError with one line for each mistake."""
-    profile, problems = parse(_text(file), file.stem, overrides)
+    profile, problems = parse(read_text(file, "a profile"), file.stem, overrides)
     if profile is None:
         raise UsageError("\n".join(problem.sentence(str(file)) for problem in problems))
     return profile if profile.trace is None else _with_trace(profile, file)
@@ -113,21 +112,3 @@ def save_as(profile: Profile, name: str) -> Path:
 
 def _is_path(text: str) -> bool:
     return text.endswith(".toml") or os.sep in text or "/" in text
-
-
-def _text(file: Path) -> str:
-    try:
-        if file.exists() and not file.is_file() and not file.is_dir():
-            raise UsageError(f"{file}: not a regular file, so not a profile")  # a device may never end
-        with file.open("rb") as stream:
-            content = stream.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise UsageError(f"{file}: larger than {MAX_FILE_BYTES} bytes, so not a profile")
-        return content.decode("utf-8-sig").replace("\r\n", "\n")
-    except FileNotFoundError:
-        raise UsageError(f"{file}: no such file") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{file}: not UTF-8 text, so not a profile") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{file}: cannot be read: {clean(str(reason))}") from None

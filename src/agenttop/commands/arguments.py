@@ -36,7 +36,19 @@ def watch_arguments(parser: argparse.ArgumentParser, *, recording: str = "option
         "--api-key-env",
         default=absent,
         metavar="NAME",
-        help="environment variable that holds the API key of the named engines",
+        help="environment variable that holds the API key of the engines named with --url",
+    )
+    parser.add_argument(
+        "--api-key-file",
+        default=absent,
+        metavar="FILE",
+        help="file with that key in its first line, readable by you alone",
+    )
+    parser.add_argument(
+        "--ca-file",
+        default=absent,
+        metavar="FILE",
+        help="certificates (PEM) to believe for these engines, besides those of the system",
     )
     parser.add_argument(
         "--no-metrics",

@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
-from agenttop.collect.engine.url import normalise
 from agenttop.errors import UsageError
-from agenttop.node.settings import NodeSettings
+from agenttop.model.url import normalise
+from agenttop.node.settings import NodeSettings, ways_of
 
 
 def from_arguments(arguments: argparse.Namespace) -> NodeSettings:
     """Settings from the arguments of `cli.watch_arguments`. Raises UsageError."""
-    key_env = arguments.api_key_env
-    if key_env and key_env not in os.environ:
-        raise UsageError(f"the environment variable {key_env} is not set", f"export {key_env}=… first")
-    return NodeSettings(
+    settings = NodeSettings(
         urls=[normalise(url) for url in arguments.url],
-        api_key_env=key_env,
+        api_key_env=arguments.api_key_env or None,
+        api_key_file=_place(arguments.api_key_file),
+        ca_file=_place(arguments.ca_file),
         record=not arguments.no_record,
         out=new_file(arguments.out),
         scrape_metrics=not arguments.no_metrics,
         # Who names an engine wants that one; the others on this host are not looked for.
         discover=not arguments.url,
     )
+    if settings.api_key_env and settings.api_key_file:
+        raise UsageError("--api-key-env and --api-key-file exclude each other", "one key is enough")
+    ways_of(settings)
+    for option, given in (
+        ("--api-key-env", settings.api_key_env),
+        ("--api-key-file", settings.api_key_file),
+        ("--ca-file", settings.ca_file),
+    ):
+        if given and not settings.urls:
+            raise UsageError(
+                f"{option} holds for engines that are named, and none is",
+                "add --url URL, or write an entry for the engine into engines.toml",
+            )
+    return settings
+
+
+def _place(name: str | None) -> Path | None:
+    """A file of the command line, for processes that may stand in another folder."""
+    return Path(name).expanduser().absolute() if name else None
 
 
 def new_file(name: str | None) -> Path | None:

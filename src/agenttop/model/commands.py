@@ -174,6 +174,10 @@ class Configure(DriverCommand, frozen=True, kw_only=True, tag="configure"):
     """Sent as `model`; None where the server does not care."""
     api_key_env: str | None
     """Name of the environment variable that holds the key."""
+    api_key_file: str | None = None
+    """The file that holds it, where it is in one."""
+    ca_file: str | None = None
+    """Certificates that are believed besides those of the system."""
     profile: str
     settings: dict[str, object]
     """The resolved, scaled profile (`Plan.settings`)."""

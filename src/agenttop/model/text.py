@@ -9,12 +9,22 @@ import re
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
+LEAST_SECRET = 8
+"""A key of fewer characters is a placeholder (`EMPTY`, `none`, `ollama`): such words stand in replies on
+their own account, and without them an engine could not be recognised."""
+
+
+def is_secret(key: str | None) -> bool:
+    """Whether a key is one that must not be seen anywhere."""
+    return key is not None and len(key) >= LEAST_SECRET
+
+
 def without(secret: str | None, text: str) -> str:
     """`text` with `(key)` in place of a secret: some servers quote the key they were sent.
 
     A text that was cut within the secret loses that rest of it, too.
     """
-    if not secret:
+    if secret is None or not is_secret(secret):
         return text
     text = text.replace(secret, "(key)")
     if text.endswith("…"):

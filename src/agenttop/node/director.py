@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from agenttop.access.ways import Ways
 from agenttop.agents.overrides import set_notes
 from agenttop.agents.profile import Profile, load
 from agenttop.agents.scale import hasten, scale
@@ -46,7 +47,7 @@ class Director:
         *,
         origin: float,
         rate: float = 1.0,
-        api_key_env: str | None,
+        ways: Ways,
         engine: Callable[[str], EngineSample | None],
         knows: Callable[[str], bool],
         slot_of: Callable[[AgentSample], int | None],
@@ -58,7 +59,7 @@ class Director:
         """Session seconds per second."""
         self._salt = secrets.token_hex(4)
         """Two sessions with one seed must not find each other's prompts cached."""
-        self._api_key_env = api_key_env
+        self._ways = ways
         self._engine = engine
         self._knows = knows
         self._slot_of = slot_of
@@ -255,12 +256,16 @@ class Director:
         plan = self._plan
         if self._driver is None or plan is None:
             return
+        access = self._ways.to(sample.url)
+        key = access.key
         self._driver.send(
             c.Configure(
                 origin=self._origin,
                 engine=sample.url,
                 model=sample.model,
-                api_key_env=self._api_key_env,
+                api_key_env=key.env if key is not None else None,
+                api_key_file=key.file if key is not None else None,
+                ca_file=access.ca_file,
                 profile=plan.profile,
                 settings=plan.settings,
                 seed=plan.seed,

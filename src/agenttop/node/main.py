@@ -29,7 +29,7 @@ from agenttop.node.experiment import Experiments
 from agenttop.node.hub import Hub, Listener
 from agenttop.node.pipes import PipeListener, read_lines
 from agenttop.node.sampling import EngineWatches, HostWatch
-from agenttop.node.settings import NodeSettings, recording_path
+from agenttop.node.settings import NodeSettings, recording_path, ways_of
 from agenttop.node.wishes import Wishes
 from agenttop.oslayer import clean_descriptors, ignore_hangup, run_loop, stop_signals
 from agenttop.record.write import Recorder
@@ -65,11 +65,11 @@ class Node:
             recorder = Recorder(path, self.session)
         self.hub = Hub(self._now, recorder, self.session.recording)
         self._host = HostWatch(self._clock, self._now)
+        ways = ways_of(settings)
         self._engines = EngineWatches(
             self.hub,
             self._now,
-            api_key=os.environ.get(settings.api_key_env) if settings.api_key_env else None,
-            metrics=settings.scrape_metrics,
+            ways=ways,
             interval_s=max(min(settings.interval_s, LEAST_INTERVAL_S), settings.interval_s / speedup),
             rate=speedup,
             agents=lambda: list(self.director.agents.values()),
@@ -79,7 +79,7 @@ class Node:
             self._now,
             origin=self._session_clock.origin,
             rate=speedup,
-            api_key_env=settings.api_key_env,
+            ways=ways,
             engine=self._engines.get,
             knows=self._engines.knows,
             slot_of=self._engines.slot_of,

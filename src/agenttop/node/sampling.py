@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from agenttop.access.ways import Access, Ways
 from agenttop.collect.discovery import Found, find_engines, names_of_this_host
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.collect.gpu.base import GpuAdapter
@@ -16,8 +17,10 @@ from agenttop.collect.gpu.detect import detect
 from agenttop.collect.host import HostSampler
 from agenttop.collect.own import OwnCost
 from agenttop.collect.schedule import Ticker
+from agenttop.errors import UsageError
 from agenttop.model.clock import Clock
 from agenttop.model.frames import AgentSample, EngineSample, Frame, Missing, SlotSample
+from agenttop.model.url import normalise
 from agenttop.node.hub import Hub
 from agenttop.node.join import Joiner
 
@@ -83,16 +86,14 @@ class EngineWatches:
         hub: Hub,
         now: Callable[[], float],
         *,
-        api_key: str | None,
-        metrics: bool,
+        ways: Ways,
         interval_s: float,
         rate: float = 1.0,
         agents: Callable[[], list[AgentSample]],
     ) -> None:
         self._hub = hub
         self._now = now
-        self._api_key = api_key
-        self._metrics = metrics
+        self._ways = ways
         self._interval_s = interval_s
         self._rate = rate
         self._agents = agents
@@ -106,16 +107,30 @@ class EngineWatches:
     def add(self, url: str, *, load_allowed: bool) -> None:
         """Watch an engine from now on. Raises UsageError for something that is no URL.
 
-        The key goes only to engines the user named: one found on the host might be anybody's.
+        `Ways` says which key it gets: one found on the host might be anybody's.
         """
-        key = self._api_key if load_allowed else None
-        watch = EngineWatch(
-            url, api_key=key, now=self._now, load_allowed=load_allowed, metrics=self._metrics, rate=self._rate
-        )
-        if watch.url in self._watches:
+        url = normalise(url)
+        if url in self._watches:
             return
+        access = self._access(url)
+        watch = EngineWatch(
+            url,
+            access=access,
+            now=self._now,
+            load_allowed=load_allowed,
+            metrics=access.metrics,
+            rate=self._rate,
+        )
         self._watches[watch.url] = watch
         self._tasks[watch.url] = asyncio.create_task(self._follow(watch), name=f"engine {watch.url}")
+
+    def _access(self, url: str) -> Access:
+        """How an engine is reached; where its key or CA cannot be had, that is told, and it goes without."""
+        try:
+            return self._ways.to(url)
+        except UsageError as error:
+            self._hub.event("engine.no-key", str(error), severity="warn", subject=url)
+            return self._ways.bare(url)
 
     def get(self, url: str) -> EngineSample | None:
         """The newest sample of an engine, by its URL."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from agenttop.access.ways import Ways, entries_of_user
+
 
 class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of one session."""
@@ -14,7 +16,12 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
     urls: list[str] = []
     """Engines the user named; load may go to these."""
     api_key_env: str | None = None
-    """Name of the environment variable with the engines' key; the key itself is never passed on."""
+    """Name of the environment variable with the key of the engines in `urls`; the key itself is never passed
+    on."""
+    api_key_file: Path | None = None
+    """The file with that key."""
+    ca_file: Path | None = None
+    """Certificates that are believed of the engines in `urls`, besides those of the system."""
     record: bool = True
     out: Path | None = None
     """Where to record; None: a new file in `paths.recordings()`."""
@@ -41,6 +48,10 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
             line += ["--url", url]
         if self.api_key_env:
             line += ["--api-key-env", self.api_key_env]
+        if self.api_key_file is not None:
+            line += ["--api-key-file", str(self.api_key_file)]
+        if self.ca_file is not None:
+            line += ["--ca-file", str(self.ca_file)]
         if not self.record:
             line += ["--no-record"]
         if self.out is not None:
@@ -59,6 +70,25 @@ class NodeSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.interval_s != 1.0:
             line += ["--interval", str(self.interval_s)]
         return line
+
+
+def ways_of(settings: NodeSettings) -> Ways:
+    """How the engines of a session are reached, the user's `engines.toml` included.
+
+    Raises UsageError for a key, a CA or a file of entries that is of no use, also where only an entry for an
+    engine of `settings.urls` names it.
+    """
+    ways = Ways(
+        settings.urls,
+        api_key_env=settings.api_key_env,
+        api_key_file=settings.api_key_file,
+        ca_file=settings.ca_file,
+        metrics=settings.scrape_metrics,
+        entries=entries_of_user(),
+    )
+    for url in settings.urls:
+        ways.to(url)
+    return ways
 
 
 def recording_path(settings: NodeSettings, session: str, folder: Path) -> Path:

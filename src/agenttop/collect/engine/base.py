@@ -97,4 +97,4 @@ class Reasons:
             self.frames.append(Missing(t=self._t, what=f"{self._url}:{field}", why=why, fix=fix))
 
 
-KEY_HINT = "give a key: --api-key-env NAME, with the key in that environment variable"
+KEY_HINT = "give its key with --api-key-env NAME or --api-key-file FILE, or in engines.toml"

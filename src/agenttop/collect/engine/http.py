@@ -10,17 +10,23 @@ httpx takes 0.2 s to import, so it is imported when the first request is made.
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 import agenttop
-from agenttop.collect.engine.url import is_local
-from agenttop.model.text import clean, without
+from agenttop.access import trust
+from agenttop.access.proxy import Proxy, proxy_for
+from agenttop.access.ways import PLAIN, Access
+from agenttop.errors import UsageError
+from agenttop.model.text import clean, is_secret, without
+from agenttop.model.url import normalise, origin_of
 
 if TYPE_CHECKING:
     import httpx
@@ -31,6 +37,15 @@ BODY_LIMIT = 1_000_000
 """A reply longer than this is refused while it arrives."""
 CONNECT_S, ANSWER_S = 2.0, 10.0
 """Time for a connection, and for the whole answer; a drip of single bytes must not last for ever."""
+
+
+SPEAKS_TLS = "speaks TLS on that port: write https:// instead of http://"
+_TLS_ALERT = r"\x15\x03"
+"""How the answer of a TLS server to plain HTTP begins, as the parser quotes it."""
+
+
+_PLAIN_REFUSED = (b"HTTP request to an HTTPS server", b"HTTP request was sent to HTTPS port")
+"""Go's servers and nginx say it in a reply of status 400."""
 
 
 class EngineError(Exception):
@@ -74,7 +89,7 @@ class MovedError(EngineError):
 
 
 class TlsError(EngineError):
-    """The TLS handshake failed."""
+    """TLS where there should be none, none where there should be, or a certificate that is not trusted."""
 
 
 class UnexpectedError(EngineError):
@@ -137,13 +152,14 @@ class EngineClient:
         base_url: str,
         allowed: Iterable[str],
         *,
-        api_key: str | None = None,
+        access: Access = PLAIN,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`base_url` is normalised; the key of `access` is for its origin."""
         self.base_url = base_url
         self.allowed = frozenset(allowed)
-        self.has_key = api_key is not None
-        self._key = api_key or None
+        self.access = access
+        self._secret = access.secret
         self.now = now
         self.reply_s: float | None = None
         """How long the newest reply took."""
@@ -152,10 +168,16 @@ class EngineClient:
             "Accept": "application/json, text/plain, */*;q=0.1",
             "Accept-Encoding": "identity",  # a compressed body could grow without bound
         }
-        if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {api_key}"
+        if self._secret is not None:
+            self._headers["Authorization"] = f"Bearer {self._secret}"
         self._client: httpx.AsyncClient | None = None
         self._turn = asyncio.Lock()
+        self._closing: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def has_key(self) -> bool:
+        """Whether a key goes with every request."""
+        return self.access.key is not None
 
     async def get(
         self,
@@ -188,7 +210,13 @@ class EngineClient:
             except CutError:
                 # An idle connection may be closed by the server at the moment it is used again. On a new one
                 # the truth shows: it answers, or refuses.
+                pass
+            try:
                 return await self._ask(path, limit, answer_s)
+            except CutError as error:
+                if self.reply_s is None and await self._speaks_tls():
+                    raise TlsError(SPEAKS_TLS) from error
+                raise
 
     async def speaks_http(self, path: str, patience_s: float = 1.5) -> bool:
         """Whether the first bytes that answer a GET look like HTTP; True when no byte comes at all.
@@ -216,11 +244,24 @@ class EngineClient:
             if writer is not None:
                 writer.close()
 
+    async def _speaks_tls(self, patience_s: float = 1.5) -> bool:
+        """Whether a server that hangs up on plain HTTP, and has never answered, wants TLS. It gets no key."""
+        base = urlsplit(self.base_url)
+        if base.scheme != "http" or self._proxy is not None:
+            return False
+        curious = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        curious.check_hostname, curious.verify_mode = False, ssl.CERT_NONE  # nothing is asked, only noticed
+        try:
+            async with asyncio.timeout(patience_s):
+                _, writer = await asyncio.open_connection(base.hostname, base.port, ssl=curious)
+        except (OSError, TimeoutError):
+            return False
+        writer.transport.abort()
+        return True
+
     def restricted(self, allowed: Iterable[str]) -> EngineClient:
         """A client with the same connection and key for another list of paths."""
-        other = EngineClient(self.base_url, allowed, now=self.now)
-        other.has_key, other._key = self.has_key, self._key
-        other._headers = self._headers
+        other = EngineClient(self.base_url, allowed, access=self.access, now=self.now)
         other._turn = self._turn
         other._client = self._open()
         return other
@@ -230,10 +271,16 @@ class EngineClient:
 
         `base_url` is normalised. Close it by itself.
         """
-        return EngineClient(base_url, allowed, now=self.now)
+        return EngineClient(base_url, allowed, access=self.access.without_key(), now=self.now)
+
+    def close_with(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Have something closed together with this client: what a front asks besides."""
+        self._closing.append(close)
 
     async def close(self) -> None:
         """Close the connection; a restricted client shares it."""
+        for close in self._closing:
+            await close()
         if self._client is not None:
             await self._client.aclose()
 
@@ -242,15 +289,29 @@ class EngineClient:
             import httpx
 
             secure = self.base_url.startswith("https:")
+            proxy = self._proxy
+            if proxy is not None and proxy.trouble is not None:
+                raise UnreachableError(proxy.trouble)
             self._client = httpx.AsyncClient(
                 headers=self._headers,
                 timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
                 limits=httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=4.0),
                 follow_redirects=False,
-                trust_env=not is_local(self.base_url),  # no proxy between this host and itself
-                verify=ssl.create_default_context() if secure else False,
+                trust_env=False,  # what the environment wants has been looked up
+                proxy=proxy.url if proxy is not None else None,
+                verify=self._tls() if secure else False,
             )
         return self._client
+
+    @cached_property
+    def _proxy(self) -> Proxy | None:
+        return proxy_for(self.base_url) if self.access.proxy else None
+
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            return trust.context(self.access.ca_file)
+        except UsageError as error:  # it was good when the session began
+            raise TlsError(f"cannot be trusted: {error}") from error
 
     async def _ask(self, path: str, limit: int, answer_s: float) -> Reply:
         import httpx
@@ -268,7 +329,9 @@ class EngineClient:
         except (TimeoutError, httpx.TimeoutException) as error:
             raise TimedOutError(f"did not answer GET {path} within {answer_s:g} s") from error
         except httpx.ConnectError as error:
-            raise _connect_error(error) from error
+            raise self._connect_error(error) from error
+        except httpx.ProxyError as error:
+            raise UnreachableError(f"is not let through by the proxy: {clean(str(error), 120)}") from error
         except httpx.RemoteProtocolError as error:
             raise _protocol_error(error, path) from error
         except (httpx.TransportError, OSError) as error:
@@ -276,6 +339,8 @@ class EngineClient:
         except (httpx.InvalidURL, UnicodeError) as error:  # the second: a name that IDNA does not allow
             raise UnreachableError(f"is not an address that can be asked: {clean(str(error))}") from error
         self.reply_s = reply.seconds
+        if reply.status == 400 and any(sign in reply.body for sign in _PLAIN_REFUSED):
+            raise TlsError(SPEAKS_TLS)
         if reply.status in (401, 403):
             raise UnauthorisedError(
                 f"answers GET {path} with {reply.status}", reply.headers.get("server", "")
@@ -287,7 +352,7 @@ class EngineClient:
     async def _fetch(self, client: httpx.AsyncClient, path: str, limit: int, started: float) -> Reply:
         async with client.stream("GET", self.base_url + path) as response:
             headers = {
-                name.lower(): clean(without(self._key, value)) for name, value in response.headers.items()
+                name.lower(): clean(without(self._secret, value)) for name, value in response.headers.items()
             }
             if headers.get("content-encoding", "identity") != "identity":
                 raise NotHttpError(f"sends GET {path} compressed, which was not asked for")
@@ -300,23 +365,67 @@ class EngineClient:
                 if len(body) > limit:
                     raise _too_big(path, limit)
             content = bytes(body)
-            if self._key:  # some servers quote the key they were sent; what they say is shown and recorded
-                content = content.replace(self._key.encode(), b"(key)")
+            if self._secret is not None and is_secret(self._secret):
+                # Some servers quote the key they were sent, and what they say is shown and recorded.
+                for form in _forms(self._secret):
+                    content = content.replace(form, b"(key)")
             took_s = time.monotonic() - started
             return Reply(response.status_code, headers, content, self.now(), took_s)
 
     def _same_place(self, path: str, location: str) -> str:
         """Where a redirect leads, if it only adds or drops the slash at the end. Raises MovedError."""
-        target, base = urlsplit(location), urlsplit(self.base_url + path)
-        origin_kept = not target.netloc or (target.scheme, target.netloc) == (base.scheme, base.netloc)
+        try:
+            target, base = urlsplit(location), urlsplit(self.base_url + path)
+            # Whatever it says besides the path is only compared: the next request goes to our own address.
+            stays = not (target.scheme or target.netloc) or _is_origin(location, self.base_url)
+        except ValueError:
+            raise MovedError(f"sends GET {path} on to an address that is none") from None
         if (
-            origin_kept
+            stays
             and not target.query
             and not base.query
             and target.path.rstrip("/") == base.path.rstrip("/") != ""
         ):
             return path.rstrip("/") + "/" if target.path.endswith("/") else path.rstrip("/")
-        raise MovedError(f"sends GET {path} on to {clean(location, 80) or 'nowhere'}")
+        raise MovedError(f"sends GET {path} on to {clean(_without_user(location), 80) or 'nowhere'}")
+
+    def _connect_error(self, error: Exception) -> EngineError:
+        host = urlsplit(self.base_url).hostname or ""
+        cause: BaseException | None = error
+        text = clean(str(error)) or "no connection"
+        seen: list[BaseException] = []
+        while cause is not None and cause not in seen:
+            seen.append(cause)
+            if isinstance(cause, ssl.SSLError):
+                return TlsError(trust.sentence(cause, host, self.access.ca_file))
+            if isinstance(cause, ConnectionRefusedError):
+                return RefusedError("refuses connections: nothing listens there")
+            cause = cause.__cause__ or cause.__context__
+        if "refused" in text.lower():
+            return RefusedError("refuses connections: nothing listens there")
+        return UnreachableError(f"cannot be reached: {text}")
+
+
+def _is_origin(location: str, base_url: str) -> bool:
+    """Whether an absolute address leads to the origin of a normalised one, however it is written."""
+    parts = urlsplit(location)
+    try:
+        return origin_of(normalise(f"{parts.scheme}://{parts.netloc}")) == origin_of(base_url)
+    except UsageError:
+        return False
+
+
+def _without_user(location: str) -> str:
+    """An address without the name and the password before its host."""
+    scheme, mark, rest = location.partition("//")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}" if mark else location
+
+
+def _forms(secret: str) -> list[bytes]:
+    """A key as it may stand in a body: plain, and within a JSON string."""
+    quoted = json.dumps(secret)[1:-1]
+    return [form.encode() for form in dict.fromkeys((secret, quoted, quoted.replace("/", "\\/")))]
 
 
 def _is_allowed(path: str, query: Mapping[str, str] | None, allowed: frozenset[str]) -> bool:
@@ -339,24 +448,10 @@ def _too_big(path: str, limit: int) -> TooBigError:
     return TooBigError(f"answered GET {path} with more than {limit / 1e6:g} MB, which no engine does")
 
 
-def _connect_error(error: Exception) -> EngineError:
-    cause: BaseException | None = error
-    text = clean(str(error)) or "no connection"
-    seen: list[BaseException] = []
-    while cause is not None and cause not in seen:
-        seen.append(cause)
-        if isinstance(cause, ssl.SSLError):
-            return TlsError(f"has no TLS that can be trusted: {clean(str(cause.reason or cause))}")
-        if isinstance(cause, ConnectionRefusedError):
-            return RefusedError("refuses connections: nothing listens there")
-        cause = cause.__cause__ or cause.__context__
-    if "refused" in text.lower():
-        return RefusedError("refuses connections: nothing listens there")
-    return UnreachableError(f"cannot be reached: {text}")
-
-
 def _protocol_error(error: Any, path: str) -> EngineError:
     text = str(error)
+    if _TLS_ALERT in text:
+        return TlsError(SPEAKS_TLS)
     if "disconnected" in text or "peer closed" in text:
         return CutError(f"hung up during GET {path}")
     return NotHttpError("does not speak HTTP")

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from agenttop.access.ways import PLAIN, Access
 from agenttop.collect.engine.base import KEY_HINT, EngineAdapter, UnrecognisedError
 from agenttop.collect.engine.harmless import CONFIRMATIONS, PROBES
 from agenttop.collect.engine.http import (
@@ -50,7 +51,7 @@ MOST_PAGES = 8_000_000
 async def recognise(
     url: str,
     *,
-    api_key: str | None = None,
+    access: Access = PLAIN,
     now: Callable[[], float] = time.monotonic,
     metrics: bool = True,
     process: Callable[[], Awaitable[Circumstances]] | None = None,
@@ -63,7 +64,7 @@ async def recognise(
         UnrecognisedError: something else answers, or an engine that cannot be read now; says what to do.
         EngineError: nothing answers.
     """
-    client = EngineClient(url, {*PROBES, METRICS}, api_key=api_key, now=now)
+    client = EngineClient(url, {*PROBES, METRICS}, access=access, now=now)
     look = _Look(client, process)
     try:
         kind = await look.kind()
@@ -203,10 +204,10 @@ class _Look:
 
     def _needs_key(self, name: str) -> UnrecognisedError:
         who = "an engine" if name == "unknown" else name
-        if self._client.has_key:
-            return UnrecognisedError(
-                "unauthorised", f"{who} at {self._url} does not accept the key that was given", name
-            )
+        key = self._client.access.key
+        if key is not None:
+            note = f"{who} at {self._url} does not accept the key from {key.source}"
+            return UnrecognisedError("unauthorised", note, name)
         return UnrecognisedError("unauthorised", f"{who} at {self._url} needs a key; {KEY_HINT}", name)
 
     def _not_http(self) -> UnrecognisedError:

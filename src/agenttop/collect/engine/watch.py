@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from agenttop.access.ways import PLAIN, Access
 from agenttop.collect.discovery import process_at
 from agenttop.collect.engine.base import (
     KEY_HINT,
@@ -30,9 +31,9 @@ from agenttop.collect.engine.http import (
 from agenttop.collect.engine.kind import Circumstances
 from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.engine.standing import Failure, Standing
-from agenttop.collect.engine.url import is_local, normalise
 from agenttop.model.frames import EngineSample
 from agenttop.model.text import clean
+from agenttop.model.url import is_local, normalise
 
 PATIENCE_S = 0.8
 """How long one `poll` waits for an answer before it returns without."""
@@ -51,7 +52,7 @@ class EngineWatch:
         self,
         url: str,
         *,
-        api_key: str | None = None,
+        access: Access = PLAIN,
         now: Callable[[], float] = time.monotonic,
         load_allowed: bool = False,
         metrics: bool = True,
@@ -63,7 +64,7 @@ class EngineWatch:
 
         Args:
             url: as people write it. Raises UsageError when it is no address.
-            api_key: sent to this origin only.
+            access: how it is reached; the key goes to this origin only.
             now: session time.
             load_allowed: the user named or confirmed this engine; may be set later.
             metrics: whether llama.cpp's `/metrics` may be asked: a scrape resets two of its gauges.
@@ -75,7 +76,7 @@ class EngineWatch:
         """
         self.url = normalise(url)
         self.load_allowed = load_allowed
-        self._api_key = api_key
+        self._access = access
         self._now = now
         self._metrics = metrics
         self._looks_at_process = polls_host and is_local(self.url)
@@ -162,7 +163,7 @@ class EngineWatch:
         if self._adapter is None:
             self._adapter = await recognise(
                 self.url,
-                api_key=self._api_key,
+                access=self._access,
                 now=self._now,
                 metrics=self._metrics,
                 process=self._process if self._looks_at_process else None,
@@ -206,7 +207,8 @@ class EngineWatch:
             return Failure(state="down", note=f"{self.url} {error}", name=name)
         await self._drop()
         if isinstance(error, UnauthorisedError):
-            hint = "the key is not accepted" if self._api_key else KEY_HINT
+            key = self._access.key
+            hint = f"the key from {key.source} is not accepted" if key is not None else KEY_HINT
             return Failure(state="unauthorised", note=f"{self.url} {error}; {hint}", name=name)
         return Failure(state="unsupported", note=f"{self.url} {error}", name=name)
 

@@ -20,10 +20,10 @@ import msgspec
 
 from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, UnrecognisedError
 from agenttop.collect.engine.http import EngineClient
-from agenttop.collect.engine.url import is_local
 from agenttop.model.frames import EngineSample, Event, GpuSample
 from agenttop.model.identity import simulated_gpus
 from agenttop.model.text import clean
+from agenttop.model.url import is_local
 
 HEADER = "x-agenttop-sim"
 PATH = "/sim"

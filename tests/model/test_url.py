@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agenttop.collect.engine.url import is_local, normalise, port_of
 from agenttop.errors import UsageError
+from agenttop.model.url import is_local, normalise, origin_of, port_of
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,8 @@ from agenttop.errors import UsageError
         ("box2.example.org:8000/metrics", "http://box2.example.org:8000"),
         ("http://gate:80/engines/a/v1", "http://gate:80/engines/a"),
         ("https://gate", "https://gate:443"),
+        ("https://localhost:8443", "https://localhost:8443"),
+        ("https://0.0.0.0:8443", "https://127.0.0.1:8443"),
         ("http://gate", "http://gate:80"),
         ("0.0.0.0:8000", "http://127.0.0.1:8000"),
         ("http://[::1]:8080", "http://[::1]:8080"),
@@ -77,7 +79,13 @@ def test_local_and_port() -> None:
     assert is_local("http://[::1]:80")
     assert not is_local("http://10.0.0.1:80")
     assert not is_local("http://box2:80")
+    assert is_local("https://localhost:443")
+    assert is_local("http://engine.localhost:80")
+    assert is_local("http://[::ffff:127.0.0.1]:80")
+    assert not is_local("http://localhost.example:80")
     assert port_of("http://box2:8000/x") == 8000
+    assert origin_of("https://box2:8443/engines/a") == "https://box2:8443"
+    assert origin_of("http://[::1]:8080") == "http://[::1]:8080"
 
 
 @given(st.text(max_size=60))
