@@ -1,7 +1,7 @@
 """How an engine stands, from look to look: its state, events on change, restarts, what is missing. Pure.
 
 `EngineWatch` asks; this module decides what the answer, its failure or its absence means. The times are the
-caller's.
+caller's. A change is one event: an engine that was restarted is not told to be up as well.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from agenttop.collect.engine.base import EngineReading
-from agenttop.model.frames import EngineSample, Event, Missing
+from agenttop.collect.engine.steadiness import Steadiness
+from agenttop.model.frames import EngineSample, Event, Missing, PartSample
 from agenttop.model.units import seconds
 
 BUSY_AFTER_S = 3.0
@@ -28,6 +29,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     ended: bool = False
     """The server process has ended: nothing listens any more."""
+    works: bool = False
+    """It is alive, and its figures wait behind its work: asking again soon would only be in its way."""
 
 
 class Standing:
@@ -43,47 +46,71 @@ class Standing:
         self._last: EngineSample | None = None
         """The newest sample with figures; its `t` is when they were true."""
         self._left_at = 0.0
-        """When it was last well."""
+        """When it last answered in time."""
         self._ended = False
         """Its process has ended, or was seen loading, since it was last well."""
         self._restarts = 0
+        self._model: str | None = None
+        """The newest it has named."""
         self._missing: dict[str, Missing] = {}
+        self._parts: dict[tuple[str, str], PartSample] = {}
+        self._steadiness = Steadiness(url, rate)
 
     @property
     def state(self) -> str:
         """As in EngineSample."""
         return self._state
 
-    def answered(self, now: float, reading: EngineReading, reply_s: float | None) -> EngineReading:
-        """A look succeeded. All frames get the time `now`; how old the figures are stands in `age_s`."""
-        sample, events = reading.sample, list(reading.events)
-        restarted = any(event.event == "engine.restart" for event in events)
-        if sample.state in _WELL:
-            if self._last is not None and self._last.name != sample.name:
-                text = f"{sample.name} answers at {self._url}, where {self._last.name} was"
-                events.append(self._event(now, "engine.changed", text, "warn"))
-            elif self._ended and self._last is not None and not restarted:
-                restarted = True
-                away = seconds(now - self._left_at)
-                text = f"{sample.name} at {self._url} was restarted; it was away for {away}"
-                events.append(self._event(now, "engine.restart", text, "warn"))
+    def answered(
+        self, now: float, reading: EngineReading, reply_s: float | None, poll_every_s: float | None = None
+    ) -> EngineReading:
+        """A look succeeded. All frames get the time `now`; how old the figures are stands in `age_s`.
+
+        `poll_every_s`: time until the next look. Where the figures will be late by then it is busy.
+        """
+        sample = reading.sample
+        if sample.state == "ok" and poll_every_s is not None and poll_every_s > self._busy_after_s:
+            note = f"its replies take long: it is asked every {seconds(poll_every_s)}"
+            sample = msgspec.structs.replace(sample, state="busy", note=note)
+        well = reading.sample.state in _WELL
+        restarted = any(event.event == "engine.restart" for event in reading.events)
+        changes = self._changes(now, sample, restarted) if well else []
+        restarted = restarted or any(event.event == "engine.restart" for event in changes)
         self._restarts += restarted
-        events += self._change(now, sample.state, sample.note, sample.name, sample.model)
+        anew = restarted or any(event.event == "engine.changed" for event in changes)
+        changes += [
+            event
+            for event in self._change(now, sample.state, sample.note, sample.name, sample.model)
+            if not (anew and event.event == "engine.up")
+        ]
         fresh = msgspec.structs.replace(
-            sample, t=now, age_s=max(0.0, now - sample.t), reply_s=reply_s, restarts=self._restarts
+            sample,
+            t=now,
+            age_s=max(0.0, now - sample.t),
+            reply_s=reply_s,
+            restarts=self._restarts,
+            poll_every_s=poll_every_s,
         )
-        if sample.state in _WELL:
-            self._last, self._left_at, self._ended = sample, now, False
+        if well:
+            self._last = msgspec.structs.replace(reading.sample, reply_s=reply_s, poll_every_s=poll_every_s)
+            self._ended = False
+            if sample.state in _WELL:
+                self._left_at = now
+            self._model = sample.model or self._model
         elif sample.state == "loading" and self._last is not None:
             self._ended = True
+        told = [msgspec.structs.replace(event, t=now) for event in [*reading.events, *changes]]
         return EngineReading(
             sample=fresh,
             slots=[msgspec.structs.replace(slot, t=now) for slot in reading.slots],
             gpus=[msgspec.structs.replace(gpu, t=now) for gpu in reading.gpus],
-            latencies=[msgspec.structs.replace(latency, t=now) for latency in reading.latencies],
-            parts=[msgspec.structs.replace(part, t=now) for part in reading.parts],
-            missing=self._differences(now, reading.missing) if sample.state == "ok" else [],
-            events=[msgspec.structs.replace(event, t=now) for event in events],
+            # Of a window that began before the restart: half of it is another process's.
+            latencies=[]
+            if restarted
+            else [msgspec.structs.replace(latency, t=now) for latency in reading.latencies],
+            parts=self._with_those_gone(now, reading.parts) if well else [],
+            missing=self._differences(now, reading.missing) if reading.sample.state == "ok" else [],
+            events=self._told(now, told),
         )
 
     def failed(self, now: float, failure: Failure) -> EngineReading:
@@ -91,7 +118,7 @@ class Standing:
         name = failure.name if failure.name not in (None, "unknown") else self._name
         self._ended = self._ended or failure.ended or (failure.state == "loading" and self._last is not None)
         events = self._change(now, failure.state, failure.note, name or "unknown", None)
-        return EngineReading(sample=self._sample(now), events=events)
+        return EngineReading(sample=self._sample(now), events=self._told(now, events))
 
     def waiting(self, now: float) -> EngineReading:
         """No answer yet, or none asked for: what is known, with its age."""
@@ -99,7 +126,7 @@ class Standing:
         if self._state == "ok" and self._last is not None and now - self._last.t > self._busy_after_s:
             note = "its figures are late: it has not answered yet"
             events = self._change(now, "busy", note, self._name, None)
-        return EngineReading(sample=self._sample(now), events=events)
+        return EngineReading(sample=self._sample(now), events=self._told(now, events))
 
     def _sample(self, now: float) -> EngineSample:
         last = self._last
@@ -131,6 +158,37 @@ class Standing:
             prefill_tok_s=None if late else last.prefill_tok_s,
             window_s=None if late else last.window_s,
         )
+
+    def _changes(self, now: float, sample: EngineSample, restarted: bool) -> list[Event]:
+        """What became of the engine that was here at the last good look."""
+        if self._last is None:
+            return []
+        if self._last.name != sample.name:
+            text = f"{sample.name} answers at {self._url}, where {self._last.name} was"
+            return [self._event(now, "engine.changed", text, "warn")]
+        changes = []
+        if self._ended and not restarted:
+            away = seconds(now - self._left_at)
+            text = f"{sample.name} at {self._url} was restarted; it was away for {away}"
+            changes.append(self._event(now, "engine.restart", text, "warn"))
+        if self._model is not None and sample.model is not None and sample.model != self._model:
+            text = f"{sample.name} at {self._url} serves {sample.model} now; it served {self._model}"
+            changes.append(self._event(now, "engine.model", text, "warn"))
+        return changes
+
+    def _told(self, now: float, events: list[Event]) -> list[Event]:
+        return self._steadiness.pass_on(now, events, lambda: f"{self._name} is {self._state}")
+
+    def _with_those_gone(self, now: float, parts: list[PartSample]) -> list[PartSample]:
+        """The parts there are, and once more each that was there at the look before and is not any more."""
+        current = {(part.role, part.part): msgspec.structs.replace(part, t=now) for part in parts}
+        gone = [
+            PartSample(t=now, engine=part.engine, part=part.part, role=part.role, state="gone")
+            for key, part in self._parts.items()
+            if key not in current
+        ]
+        self._parts = current
+        return [*current.values(), *gone]
 
     def _change(self, now: float, state: str, note: str | None, name: str, model: str | None) -> list[Event]:
         before, self._state = self._state, state

@@ -29,6 +29,7 @@ from agenttop.collect.engine.http import (
     UnreachableError,
 )
 from agenttop.collect.engine.kind import Circumstances
+from agenttop.collect.engine.pace import Pace
 from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.engine.standing import Failure, Standing
 from agenttop.model.frames import EngineSample
@@ -86,15 +87,19 @@ class EngineWatch:
         self._adapter: EngineAdapter | None = None
         self._task: asyncio.Task[EngineReading | Failure] | None = None
         self._next_at = 0.0
+        self._asked_at = 0.0
+        self._pace = Pace()
         self._failures = 0
 
     async def poll(self) -> EngineReading:
         """What is known now. Returns within `patience_s` or so, and never raises.
 
         While an answer is due no second question is put: the reading then holds the last figures with
-        their age, and says `busy` when they are late. `slots` is empty in a reading without news.
+        their age, and says `busy` when they are late. `slots` is empty in a reading without news. An engine
+        whose replies are slow is asked less often (`pace.Pace`).
         """
         if self._task is None and self._now() >= self._next_at:
+            self._asked_at = self._now()
             self._task = asyncio.create_task(self._ask(), name=f"ask {self.url}")
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=self._patience_s)
@@ -121,10 +126,13 @@ class EngineWatch:
         if isinstance(outcome, Failure):
             self._failures += 1
             self._next_at = now + (self._pause(outcome.state) - _EARLY_S) * self._rate
+            if outcome.works:
+                self._next_at = self._asked_at + self._pace.wait_s * self._rate
             return self._standing.failed(now, outcome)
-        self._failures, self._next_at = 0, 0.0
+        self._failures = 0
+        self._next_at = 0.0 if self._pace.is_usual else self._asked_at + self._pace.wait_s * self._rate
         reply_s = self._adapter.client.reply_s if self._adapter is not None else None
-        reading = self._standing.answered(now, outcome, reply_s)
+        reading = self._standing.answered(now, outcome, reply_s, self._pace.every_s * self._rate)
         if any(event.event == "engine.restart" for event in outcome.events):
             await self._drop()  # another process: its command line may differ, and so may the engine
         return reading
@@ -137,7 +145,14 @@ class EngineWatch:
         return 1.0
 
     async def _ask(self) -> EngineReading | Failure:
-        """One look, or why there is none."""
+        """One look, or why there is none; how long it took sets the pace."""
+        known = self._adapter is not None
+        outcome = await self._outcome()
+        if known:  # to recognise it takes many questions, once
+            self._pace.took((self._now() - self._asked_at) / self._rate)
+        return outcome
+
+    async def _outcome(self) -> EngineReading | Failure:
         try:
             try:
                 return await self._look()
@@ -197,7 +212,7 @@ class EngineWatch:
         if isinstance(error, TimedOutError):
             alive = self._adapter is not None and await self._adapter.alive()
             why = "it is alive, and busy" if alive else "it takes connections and answers nothing"
-            return Failure(state="busy", note=f"{self.url} {error}: {why}")
+            return Failure(state="busy", note=f"{self.url} {error}: {why}", works=alive)
         name = self._adapter.name if self._adapter is not None else None
         if isinstance(error, RefusedError):
             await self._drop()
