@@ -25,9 +25,18 @@ class CounterWindow:
     def __init__(self, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
         self._looks: deque[tuple[float, Mapping[str, float | None]]] = deque()
+        self._gauges: dict[float, Mapping[str, float | None]] = {}
 
-    def add(self, at: float, counters: Mapping[str, float | None]) -> bool:
-        """Take in one look. Whether a counter is lower than it was: then the window begins anew."""
+    def add(
+        self,
+        at: float,
+        counters: Mapping[str, float | None],
+        gauges: Mapping[str, float | None] | None = None,
+    ) -> bool:
+        """Take in one look. Whether a counter is lower than it was: then the window begins anew.
+
+        `gauges` may go up and down; `mean` tells about them.
+        """
         if self._looks:
             before = self._looks[-1][1]
             went_back = any(
@@ -36,13 +45,16 @@ class CounterWindow:
             )
             if went_back:
                 self._looks.clear()
+                self._gauges.clear()
                 self._looks.append((at, counters))
+                self._gauges[at] = gauges or {}
                 return True
             if at <= self._looks[-1][0]:
                 return False
         self._looks.append((at, counters))
+        self._gauges[at] = gauges or {}
         while len(self._looks) > 2 and self._looks[1][0] <= at - self._window_s:
-            self._looks.popleft()
+            del self._gauges[self._looks.popleft()[0]]
         return False
 
     @property
@@ -64,6 +76,23 @@ class CounterWindow:
         """Growth per second."""
         growth, span = self.growth(key), self.span_s
         return growth / span if growth is not None and span is not None else None
+
+    def mean(self, key: str) -> float | None:
+        """Of a gauge over the same span, by time, as if it moved evenly between two looks.
+
+        None where one of the looks does not know it, or the span is too short.
+        """
+        if self.span_s is None:
+            return None
+        area, before = 0.0, None
+        for at, _ in self._looks:
+            value = self._gauges[at].get(key)
+            if value is None:
+                return None
+            if before is not None:
+                area += (at - before[0]) * (value + before[1]) / 2
+            before = at, value
+        return area / self.span_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from agenttop.collect.engine.histogram import MAX_TOTAL, Histogram, collect
+from agenttop.model.text import clean
 from agenttop.wire.prometheus import Labels, Reader, Samples
 
-_SUFFIXES = ("_bucket", "_sum")
 Series = list[tuple[Labels, float]]
+MOST_COUNTS = 24
+"""Reasons that are kept apart."""
 
 
 class Catalogue:
@@ -26,6 +28,7 @@ class Catalogue:
         plain: Sequence[str] = (),
         histograms: Mapping[str, Sequence[str]] | None = None,
         keep: Callable[[Series], Series] | None = None,
+        sums: bool = True,
     ) -> None:
         """Nothing is parsed yet.
 
@@ -36,6 +39,7 @@ class Catalogue:
             plain: further names, without prefix, each its own key.
             histograms: key (`ttft`, `itl`, ...) to names of histograms without prefix and suffix.
             keep: which series of one sample count, for engines that say the same once per process.
+            sums: whether the sums of histograms are true, so that a mean can be taken of them.
         """
         self._keep = keep
         self._prefixes = tuple(prefixes)
@@ -43,9 +47,8 @@ class Catalogue:
         self._plain = tuple(plain)
         self._histograms = {key: tuple(names) for key, names in (histograms or {}).items()}
         own = [name for names in self._families.values() for name in names]
-        own += [
-            name + suffix for names in self._histograms.values() for name in names for suffix in _SUFFIXES
-        ]
+        suffixes = ("_bucket", "_sum") if sums else ("_bucket",)
+        own += [name + suffix for names in self._histograms.values() for name in names for suffix in suffixes]
         self._readers = {
             prefix: Reader([*self._plain, *(prefix + name for name in own)]) for prefix in self._prefixes
         }
@@ -113,6 +116,15 @@ class Exposition:
                 name = labels.get(label, "")
                 values[name] = values.get(name, 0.0) + value
         return values
+
+    def counts(self, key: str, label: str) -> dict[str, int]:
+        """Label value to how many, as both may go into a frame; empty where it is not told."""
+        found: dict[str, int] = {}
+        for labels, value in self._found.get(key, ()):
+            name = clean(labels.get(label, ""), 40)
+            if name and 0 <= value < MAX_TOTAL and (name in found or len(found) < MOST_COUNTS):
+                found[name] = found.get(name, 0) + int(value)
+        return found
 
     def series(self, key: str) -> Series:
         """All series, as the engine wrote them, for what more than one label decides."""
