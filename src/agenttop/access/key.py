@@ -32,7 +32,8 @@ class Key:
         self.file = file
         """The file, where it is from one; an absolute path."""
         if not text:
-            raise UsageError(f"{self.source} holds no key: it is empty")
+            what = "its first line" if file is not None else "it"
+            raise UsageError(f"{self.source} holds no key: {what} is empty")
         if not text.isascii() or not text.isprintable():
             raise UsageError(
                 f"{self.source} holds characters that no header can carry", "a key is plain ASCII"

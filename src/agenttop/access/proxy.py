@@ -55,7 +55,7 @@ def proxy_for(url: str) -> Proxy | None:
 
 
 def _excepted(host: str, exceptions: str) -> bool:
-    """Whether `NO_PROXY` names this host in a way that Python does not know: a network, IPv6, `*` in a list."""
+    """Whether `NO_PROXY` names this host in a way that Python misses: a network, IPv6, `*` in a list."""
     listed = [each.strip().strip("[]") for each in exceptions.split(",")]
     if "*" in listed:
         return True

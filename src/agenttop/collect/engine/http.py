@@ -40,8 +40,6 @@ CONNECT_S, ANSWER_S = 2.0, 10.0
 
 
 SPEAKS_TLS = "speaks TLS on that port: write https:// instead of http://"
-_TLS_ALERT = r"\x15\x03"
-"""How the answer of a TLS server to plain HTTP begins, as the parser quotes it."""
 
 
 _PLAIN_REFUSED = (b"HTTP request to an HTTPS server", b"HTTP request was sent to HTTPS port")
@@ -206,14 +204,8 @@ class EngineClient:
         answer_s = ANSWER_S if answer_s is None else answer_s
         async with self._turn:
             try:
-                return await self._ask(path, limit, answer_s)
-            except CutError:
-                # An idle connection may be closed by the server at the moment it is used again. On a new one
-                # the truth shows: it answers, or refuses.
-                pass
-            try:
-                return await self._ask(path, limit, answer_s)
-            except CutError as error:
+                return await self._ask_twice(path, limit, answer_s)
+            except (CutError, NotHttpError) as error:
                 if self.reply_s is None and await self._speaks_tls():
                     raise TlsError(SPEAKS_TLS) from error
                 raise
@@ -245,7 +237,7 @@ class EngineClient:
                 writer.close()
 
     async def _speaks_tls(self, patience_s: float = 1.5) -> bool:
-        """Whether a server that hangs up on plain HTTP, and has never answered, wants TLS. It gets no key."""
+        """Whether a server that answers plain HTTP with no HTTP, or hangs up, wants TLS. It gets no key."""
         base = urlsplit(self.base_url)
         if base.scheme != "http" or self._proxy is not None:
             return False
@@ -258,6 +250,16 @@ class EngineClient:
             return False
         writer.transport.abort()
         return True
+
+    async def _takes_connections(self) -> bool:
+        base = urlsplit(self.base_url)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                _, writer = await asyncio.open_connection(base.hostname, base.port)
+        except (OSError, TimeoutError):
+            return False
+        writer.transport.abort()
+        return self._proxy is None
 
     def restricted(self, allowed: Iterable[str]) -> EngineClient:
         """A client with the same connection and key for another list of paths."""
@@ -297,11 +299,20 @@ class EngineClient:
                 timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
                 limits=httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=4.0),
                 follow_redirects=False,
+                event_hooks={"response": [_put_location_aside]},
                 trust_env=False,  # what the environment wants has been looked up
                 proxy=proxy.url if proxy is not None else None,
                 verify=self._tls() if secure else False,
             )
         return self._client
+
+    async def _ask_twice(self, path: str, limit: int, answer_s: float) -> Reply:
+        try:
+            return await self._ask(path, limit, answer_s)
+        except CutError:
+            # An idle connection may be closed by the server at the moment it is used again. On a new one
+            # the truth shows: it answers, or refuses.
+            return await self._ask(path, limit, answer_s)
 
     @cached_property
     def _proxy(self) -> Proxy | None:
@@ -325,6 +336,8 @@ class EngineClient:
                     again = self._same_place(path, reply.headers.get("location", ""))
                     reply = await self._fetch(client, again, limit, started)
         except httpx.ConnectTimeout as error:
+            if self.base_url.startswith("https:") and await self._takes_connections():
+                raise TimedOutError(f"answers no TLS handshake within {CONNECT_S:g} s") from error
             raise UnreachableError(f"takes no connection within {CONNECT_S:g} s") from error
         except (TimeoutError, httpx.TimeoutException) as error:
             raise TimedOutError(f"did not answer GET {path} within {answer_s:g} s") from error
@@ -354,6 +367,8 @@ class EngineClient:
             headers = {
                 name.lower(): clean(without(self._secret, value)) for name, value in response.headers.items()
             }
+            if _ASIDE in headers:
+                headers["location"] = headers.pop(_ASIDE)
             if headers.get("content-encoding", "identity") != "identity":
                 raise NotHttpError(f"sends GET {path} compressed, which was not asked for")
             announced = headers.get("content-length", "")
@@ -406,6 +421,15 @@ class EngineClient:
         return UnreachableError(f"cannot be reached: {text}")
 
 
+_ASIDE = "x-agenttop-location"
+
+
+async def _put_location_aside(response: httpx.Response) -> None:
+    """httpx makes up the next request of a redirect, unsent, and fails at addresses that are none."""
+    if "location" in response.headers:
+        response.headers[_ASIDE] = response.headers.pop("location")
+
+
 def _is_origin(location: str, base_url: str) -> bool:
     """Whether an absolute address leads to the origin of a normalised one, however it is written."""
     parts = urlsplit(location)
@@ -450,8 +474,6 @@ def _too_big(path: str, limit: int) -> TooBigError:
 
 def _protocol_error(error: Any, path: str) -> EngineError:
     text = str(error)
-    if _TLS_ALERT in text:
-        return TlsError(SPEAKS_TLS)
     if "disconnected" in text or "peer closed" in text:
         return CutError(f"hung up during GET {path}")
     return NotHttpError("does not speak HTTP")
