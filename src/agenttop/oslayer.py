@@ -67,11 +67,12 @@ async def listen_on_unix_socket(path: Path, serve: Guest, limit: int) -> asyncio
     return await asyncio.start_unix_server(serve, str(path), limit=limit)
 
 
-def connect_to_unix_socket(path: str) -> socket.socket:
-    """A connection to what listens at a path. Raises OSError."""
+def connect_to_unix_socket(path: str, timeout_s: float | None = None) -> socket.socket:
+    """A connection to what listens at a path, with a time limit for each step. Raises OSError."""
     if sys.platform == "win32":
         raise OSError("no Unix sockets on Windows")
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(timeout_s)
     try:
         connection.connect(path)
     except OSError:

@@ -7,62 +7,25 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
-from agenttop.collect import discovery, procfs
-from agenttop.collect.discovery import Finder, find_engines, process_at
+from agenttop.collect import discovery, hints, listening, procfs
+from agenttop.collect.containers import Published
+from agenttop.collect.discovery import Finder, Found, find_engines, process_at
 from agenttop.collect.engine import recognise
-from agenttop.collect.engine.kinds.llamacpp import KIND
 from agenttop.collect.engine.kinds.llamacpp.arguments import read_arguments
-from agenttop.collect.hints import kind_of, port_in
+from agenttop.collect.engine.registry import Registry, registry
+from agenttop.collect.hints import judge
+from agenttop.collect.listening import EngineProcess, Port, Scene
 from agenttop.collect.process import Command
 from tests import hostile
 from tests.collect import imitations as imitate
 from tests.servers import LlamaServer, free_port
+from tests.simulated import Simulated
 from tests.waiting import until
-
-
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        ("llama-server -m x.gguf --port 8081", "llama.cpp"),
-        ("/opt/llama.cpp/build/bin/llama-server -m x", "llama.cpp"),
-        (r"C:\llama\llama-server.exe -m x", "llama.cpp"),
-        ("python -m agenttop.demo.server --model x", "llama.cpp"),
-        ("/usr/bin/python3.12 -m llama_cpp.server", "llama-cpp-python"),
-        ("/usr/bin/python3 /usr/local/bin/vllm serve Qwen/Qwen3-8B", "vLLM"),
-        ("python -m vllm.entrypoints.openai.api_server --model x", "vLLM"),
-        ("VLLM::APIServer_0", "vLLM"),
-        ("python -m sglang.launch_server --model-path x", "SGLang"),
-        ("/usr/local/bin/ollama serve", "Ollama"),
-        ("text-generation-launcher --model-id x", "TGI"),
-        ("python koboldcpp.py x.gguf", "KoboldCpp"),
-        ("llama-swap --config x", "llama-swap"),
-        ("mlx_lm.server --model x", "mlx_lm"),
-        # no engines
-        ("", None),
-        ("vim llama-server.log", None),
-        ("tail -f /var/log/llama-server", None),
-        ("agenttop --url http://127.0.0.1:8080", None),
-        ("python -m agenttop.node --url x", None),
-        ("python -m agenttop node", None),
-        ("grep llama-server", None),
-        ("python manage.py runserver 8000", None),
-        ("VLLM::EngineCore", None),
-    ],
-)
-def test_command_lines(command: str, name: str | None) -> None:
-    kind = kind_of(Command(command.split(" ") if command else []))
-    assert (kind.name if kind else None) == name
-
-
-@pytest.mark.parametrize(
-    ("command", "port"),
-    [("x --port 81", 81), ("x --port=82", 82), ("x --port 0", None), ("x --port", None), ("x", None)],
-)
-def test_ports_in_command_lines(command: str, port: int | None) -> None:
-    assert port_in(Command(command.split(" ")), KIND) == port
 
 
 @pytest.mark.engine
@@ -89,28 +52,319 @@ def test_a_server_of_this_process_is_not_taken_for_an_engine() -> None:
         assert server.asked == []
 
 
-def test_a_usual_port_is_asked_once_per_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ports that no visible process of an engine holds: a container's, another user's."""
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Says which ports are usual, in place of those that others on this host may use."""
     monkeypatch.setattr(recognise, "_ANSWER_S", 0.5)
+
+    def are(*ports: int) -> None:
+        monkeypatch.setattr(discovery, "usual_ports", lambda: frozenset(ports))
+
+    return are
+
+
+class Time:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+NOBODY = -1
+
+
+def test_a_usual_port_is_asked_once_per_socket(usual: Callable[..., None]) -> None:
+    """Ports that no visible process of an engine holds: a container's, another user's."""
     with imitate.serves(imitate.VLLM) as vllm, hostile.html_page() as page, hostile.not_http() as other:
-        monkeypatch.setattr(discovery, "USUAL_PORTS", (vllm.port, page.port, other.port))
-        finder = Finder()
-        for _ in range(3):
+        usual(vllm.port, page.port, other.port)
+        time = Time()
+        finder = Finder(time, own=NOBODY)
+        for _ in range(4):
             found = {each.url: each for each in finder.find()}
             assert found[vllm.url].hint == "vLLM"
             assert not {page.url, other.url} & set(found)
+            time.now += 100.0
         assert len(vllm.asked) == len(set(vllm.asked))
         assert len(page.asked) == len(set(page.asked))
         assert all(line.startswith("GET ") for line in vllm.asked + page.asked)
         asked = len(page.asked)
-        assert Finder().find()
+        assert Finder(own=NOBODY).find()
         assert len(page.asked) == 2 * asked  # another finder has its own memory
 
 
-def test_a_loading_engine_at_a_usual_port_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_known_comes_before_ports_are_asked(usual: Callable[..., None]) -> None:
+    early: list[list[Found]] = []
+    with hostile.stalls() as server:
+        usual(server.port)
+        finder = Finder(own=NOBODY)
+        known = finder.find(early.append)
+        assert early == [known]
+        finder.find(early.append)
+        assert len(early) == 1  # it is not asked again at once
+
+
+def test_a_port_without_a_verdict_is_asked_again_less_and_less(
+    usual: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's forwarder takes connections before the engine in it has loaded its model."""
+    with hostile.HostileServer(hostile._read_request) as server:
+        usual(server.port)
+        time = Time()
+        finder = Finder(time, own=NOBODY)
+        finder.find()
+        once = len(server.asked)
+        assert once > 0
+        finder.find()
+        assert len(server.asked) == once
+        for _ in range(8):
+            time.now += 60.0
+            finder.find()
+        assert len(server.asked) > 7 * once
+    monkeypatch.setattr(discovery, "_SILENT_TIMES", 2)
+    with hostile.stalls() as server:
+        usual(server.port)
+        time = Time()
+        finder = Finder(time, own=NOBODY)
+        for _ in range(6):
+            finder.find()
+            time.now += 60.0
+        assert len(server.asked) <= 2 * 2  # one that says nothing is let be
+
+
+def test_a_loading_engine_at_a_usual_port_is_found(usual: Callable[..., None]) -> None:
     with hostile.loading() as server:
-        monkeypatch.setattr(discovery, "USUAL_PORTS", (server.port,))
-        assert {each.url: each.hint for each in Finder().find()}[server.url] == "llama.cpp"
+        usual(server.port)
+        assert {each.url: each.hint for each in Finder(own=NOBODY).find()}[server.url] == "llama.cpp"
+
+
+def test_a_server_of_this_process_at_a_usual_port_is_not_asked(usual: Callable[..., None]) -> None:
+    with hostile.loading() as server:
+        usual(server.port)
+        assert server.url not in {each.url for each in Finder().find()}
+        assert server.asked == []
+
+
+def test_processes_are_looked_through_only_when_other_sockets_listen(
+    usual: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual()
+    looks: list[int] = []
+    sockets = [procfs.Listener("127.0.0.1", 1, 1)]
+    monkeypatch.setattr(procfs, "listeners", lambda: list(sockets))
+    monkeypatch.setattr(listening.Looker, "look", lambda self: looks.append(1) or listening.Scene())
+    monkeypatch.setattr(discovery.sys, "platform", "linux")
+    time = Time()
+    finder = Finder(time)
+    for _ in range(3):
+        finder.find()
+    assert len(looks) == 1
+    sockets.append(procfs.Listener("127.0.0.1", 2, 2))
+    finder.find()
+    assert len(looks) == 2
+    time.now += discovery.LOOK_AT_ALL_S
+    finder.find()
+    assert len(looks) == 3
+
+
+# What belongs to whom, without processes
+
+
+def process(
+    pid: int, command: str, *sockets: int, parents: tuple[int, ...] = (), **more: Any
+) -> EngineProcess:
+    words = Command(command.split(" "))
+    judged = judge(words)
+    assert judged is not None
+    held = more.pop("held", frozenset(sockets))
+    return EngineProcess(pid=pid, command=words, judged=judged, ancestors=parents, sockets=held, **more)
+
+
+def scene(ports: list[tuple[str, int, int]], *engines: EngineProcess, **more: Any) -> Scene:
+    """`ports`: address, port, socket."""
+    return Scene(
+        ports=tuple(Port(address, port, number, 0) for address, port, number in ports),
+        engines={each.pid: each for each in engines},
+        **more,
+    )
+
+
+def by_process(seen: Scene) -> list[tuple[str, str, int | None]]:
+    return [(each.url, each.hint, each.pid) for each in discovery._by_process(seen)]
+
+
+def test_several_api_servers_at_one_port_are_one_engine() -> None:
+    inherited = scene(
+        [("0.0.0.0", 9000, 1), ("127.0.0.1", 41000, 2)],
+        process(20, "VLLM::APIServer_0", 1, 2, parents=(10,)),
+        process(21, "VLLM::APIServer_1", 1, parents=(10,)),
+        process(10, "vllm serve x --port 9000 --api-server-count 2", 1),
+    )
+    assert by_process(inherited) == [("http://127.0.0.1:9000", "vLLM", 10)]
+    own_sockets = scene(  # SO_REUSEPORT
+        [("127.0.0.1", 9000, 1), ("127.0.0.1", 9000, 2), ("127.0.0.1", 41000, 3)],
+        process(20, "VLLM::APIServer_0", 1, 3, parents=(10,)),
+        process(21, "VLLM::APIServer_1", 2, parents=(10,)),
+        process(10, "python3 /usr/bin/vllm serve x --port 9000"),
+    )
+    assert by_process(own_sockets) == [("http://127.0.0.1:9000", "vLLM", 20)]
+
+
+def test_what_starts_a_server_keeps_its_own_ports() -> None:
+    seen = scene(
+        [("127.0.0.1", 8000, 1), ("127.0.0.1", 50001, 2)],
+        process(10, "mpirun -n 2 trtllm-serve x", 2),
+        process(11, "python3 /usr/bin/trtllm-serve x", 1, parents=(10,)),
+    )
+    assert by_process(seen) == [("http://127.0.0.1:8000", "TensorRT-LLM", 11)]
+
+
+def test_two_engines_on_one_port_over_ipv4_and_ipv6_are_two() -> None:
+    two = scene(
+        [("127.0.0.1", 8080, 1), ("::1", 8080, 2)],
+        process(10, "llama-server", 1),
+        process(11, "llama-server", 2),
+    )
+    assert by_process(two) == [
+        ("http://127.0.0.1:8080", "llama.cpp", 10),
+        ("http://[::1]:8080", "llama.cpp", 11),
+    ]
+    everywhere = scene(
+        [("0.0.0.0", 8080, 1), ("::", 8080, 2)],
+        process(10, "llama-server", 1),
+        process(11, "llama-server", 2),
+    )
+    assert [url for url, _, _ in by_process(everywhere)] == ["http://127.0.0.1:8080", "http://[::1]:8080"]
+    one = scene([("127.0.0.1", 8080, 1), ("::1", 8080, 2)], process(10, "llama-server", 1, 2))
+    assert by_process(one) == [("http://127.0.0.1:8080", "llama.cpp", 10)]
+
+
+def test_each_address_has_its_own_engine() -> None:
+    seen = scene(
+        [("127.0.0.1", 8080, 1), ("127.0.0.2", 8080, 2), ("192.168.1.5", 8080, 3), ("fe80::1", 8080, 4)],
+        *(process(10 + number, "llama-server", number) for number in (1, 2, 3, 4)),
+    )
+    assert [url for url, _, _ in by_process(seen)] == [
+        "http://127.0.0.1:8080",
+        "http://127.0.0.2:8080",
+        "http://192.168.1.5:8080",
+    ]
+
+
+def test_https_and_a_path_as_the_command_line_says() -> None:
+    seen = scene(
+        [("127.0.0.1", 8000, 1), ("127.0.0.1", 8080, 2)],
+        process(10, "vllm serve x --ssl-keyfile k --ssl-certfile c", 1),
+        process(11, "llama-server --api-prefix /engines/a/", 2),
+    )
+    assert [url for url, _, _ in by_process(seen)] == [
+        "https://127.0.0.1:8000",
+        "http://127.0.0.1:8080/engines/a",
+    ]
+
+
+def test_a_server_that_a_front_has_started_is_the_fronts_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    front = msgspec.structs.replace(registry().named("Ollama"), reads_children=True)
+    kinds = tuple(front if each.name == "Ollama" else each for each in registry().kinds)
+    monkeypatch.setattr(hints, "registry", lambda: Registry(kinds))
+    monkeypatch.setattr(discovery, "usual_ports", lambda: frozenset({41000}))
+    child = "llama-server --port 41000 --offline"
+    seen = scene(
+        [("127.0.0.1", 11434, 1), ("127.0.0.1", 41000, 2)],
+        process(10, "ollama serve", 1),
+        process(30, child, 2, parents=(20, 10)),
+    )
+    found = {each.url: each.behind for each in discovery._by_process(seen)}
+    assert found == {"http://127.0.0.1:11434": None, "http://127.0.0.1:41000": "http://127.0.0.1:11434"}
+    # Another user's: nothing of it can be seen but the command lines.
+    hidden = scene(
+        [("127.0.0.1", 11434, 1), ("127.0.0.1", 41000, 2)],
+        process(10, "ollama serve", held=None, user=0),
+        process(30, child, held=None, user=0, parents=(20, 10)),
+    )
+    assert by_process(hidden) == []
+    asked = discovery._candidates(hidden, [], [])
+    assert [(each.url, each.pid) for each in asked] == [("http://127.0.0.1:11434", 10)]
+
+
+def candidates(seen: Scene, *published: Published) -> list[tuple[str, str | None]]:
+    return [(each.url, each.hint) for each in discovery._candidates(seen, [], published)]
+
+
+def test_another_users_engine_is_asked_where_its_command_line_says(usual: Callable[..., None]) -> None:
+    usual()
+    ports = [("127.0.0.1", 9123, 1), ("127.0.0.1", 9124, 2), ("192.168.1.5", 9123, 3)]
+    one = process(10, "vllm serve x --port 9123", held=None, user=0)
+    assert candidates(scene(ports, one)) == [("http://127.0.0.1:9123", None)]
+    other_user = process(10, "vllm serve x --port 9123", held=None, user=7)
+    assert candidates(scene(ports, other_user)) == []
+    twice = process(11, "vllm serve y --port 9123", held=None, user=0)  # in containers of their own
+    assert candidates(scene(ports, one, twice)) == []
+
+
+def test_ports_that_containers_publish(usual: Callable[..., None]) -> None:
+    usual(8000)
+    ports = [("0.0.0.0", 9001, 1), ("::", 9001, 2), ("127.0.0.1", 5432, 3), ("192.168.1.5", 9002, 4)]
+
+    def at(port: int, inner: int, image: str = "", address: str = "") -> Published:
+        return Published(address=address, port=port, container_port=inner, image=image)
+
+    seen = scene(ports)
+    assert candidates(seen) == []
+    assert candidates(seen, at(9001, 8000)) == [("http://127.0.0.1:9001", None)]
+    assert candidates(seen, at(9001, 8000, "vllm/vllm-openai")) == [("http://127.0.0.1:9001", "vLLM")]
+    assert candidates(seen, at(5432, 5432, "postgres:16")) == []
+    assert candidates(seen, at(9001, 9999, "vllm/vllm-openai")) == []  # not its API
+    assert candidates(seen, at(9002, 8000, address="192.168.1.5")) == []  # loopback alone is asked
+    # The kernel forwards it, and nothing listens.
+    assert candidates(seen, at(9003, 8000, "vllm/vllm-openai")) == [("http://127.0.0.1:9003", "vLLM")]
+    assert candidates(seen, at(9003, 8000, "nginx")) == []
+
+
+def test_an_engine_in_a_container_is_shown_while_it_loads(
+    usual: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual()
+    with hostile.closes() as server:
+        published = Published(address="", port=server.port, container_port=8000, image="vllm/vllm-openai")
+        monkeypatch.setattr(discovery.ContainerApi, "published", lambda self, processes: [published])
+        found = {each.url: each.hint for each in Finder(own=NOBODY).find()}
+        assert found[server.url] == "vLLM"
+    with hostile.html_page() as server:
+        published = Published(address="", port=server.port, container_port=8000, image="vllm/vllm-openai")
+        assert server.url not in {each.url for each in Finder(own=NOBODY).find()}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_forwarder_is_seen_with_its_port(usual: Callable[..., None]) -> None:
+    usual(8000)
+    with imitate.serves(imitate.VLLM) as server:
+        command = ["docker-proxy", "-c", "print('up', flush=True); import sys; sys.stdin.read()"]
+        command += ["-proto", "tcp", "-host-ip", "0.0.0.0", "-host-port", str(server.port)]
+        command += ["-container-ip", "172.17.0.2", "-container-port", "8000"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, executable=sys.executable, stdin=pipe, stdout=pipe) as forwarder:
+            assert forwarder.stdout is not None
+            assert forwarder.stdout.readline() == b"up\n"
+            found = {each.url: each.hint for each in Finder(own=NOBODY).find()}
+            forwarder.communicate()
+        assert found[server.url] == "vLLM"
+
+
+def test_names_that_lead_to_an_engine() -> None:
+    names = frozenset({"localhost", "127.0.0.1", "box", "192.168.1.5"})
+    here = Found(url="http://127.0.0.1:8000", hint="vLLM")
+    assert here.is_at("https://localhost:8000", names)
+    assert not here.is_at("http://192.168.1.5:8000", names)
+    assert not here.is_at("http://127.0.0.1:8001", names)
+    assert not here.is_at("http://[::1]:8000", names)
+    assert Found(url="http://192.168.1.5:8000", hint="vLLM").is_at("http://192.168.1.5:8000/v2", names)
+
+
+@pytest.mark.parametrize("wire", ["vllm", "llama.cpp"])
+def test_a_simulated_engine_is_found(start_sim: Callable[..., Simulated], wire: str) -> None:
+    server = start_sim(wire=wire)
+    found = {each.url: each for each in find_engines()}
+    assert found[server.url].pid == server.pid
 
 
 def test_ports_of_an_engine_for_its_own_workers_are_left_alone(tmp_path: Path) -> None:
@@ -191,7 +445,8 @@ def test_without_procfs_the_same_engine_is_found(
 ) -> None:
     """The way of macOS and Windows, here: psutil asks each process for its sockets."""
     server: LlamaServer = request.getfixturevalue("llama_server")
-    monkeypatch.setattr(discovery, "_listening_linux", discovery._listening_psutil)
+    psutil_only = lambda self: listening.look_psutil(self._own)  # noqa: E731
+    monkeypatch.setattr(listening.Looker, "look", psutil_only)
     assert server.url in {each.url for each in Finder().find()}
     process = process_at(server.url)
     assert process is not None

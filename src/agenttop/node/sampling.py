@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 
 from agenttop.access.ways import Access, Ways
 from agenttop.collect.discovery import Found, find_engines, names_of_this_host
+from agenttop.collect.engine.base import EngineReading
+from agenttop.collect.engine.registry import registry
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.collect.gpu.base import GpuAdapter
 from agenttop.collect.gpu.detect import detect
@@ -24,8 +27,9 @@ from agenttop.model.url import normalise
 from agenttop.node.hub import Hub
 from agenttop.node.join import Joiner
 
-DISCOVERY_S = 10.0
-GONE_AFTER = 6
+DISCOVERY_S = 5.0
+"""An engine is on the screen within 10 s of its start."""
+GONE_AFTER = 12
 """Searches in a row that miss an engine which was only found, until it is not watched any more."""
 
 
@@ -101,6 +105,9 @@ class EngineWatches:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._missed: dict[str, int] = {}
         """Searches in a row that have not found an engine."""
+        self._behind: dict[str, str] = {}
+        """Engines that a front passes requests on to, by what the front says, with the front."""
+        self._told_plug_ins = False
         self._joiners: dict[str, Joiner] = {}
         self.samples: dict[str, EngineSample] = {}
 
@@ -162,28 +169,48 @@ class EngineWatches:
         names = await loop.run_in_executor(None, names_of_this_host)
         ticker = Ticker(DISCOVERY_S)
         while True:
-            found = await loop.run_in_executor(None, find_engines)
-            for each in found:
-                # An engine the user named by another address of this host is not listed twice.
-                if not any(each.is_at(url, names) for url in self._watches):
-                    self.add(each.url, load_allowed=False)
-                    self._hub.event("engine.found", f"found {each.hint} at {each.url}", subject=each.url)
+            found = await loop.run_in_executor(None, find_engines, partial(self._hand_over, loop, names))
+            self._tell_plug_ins()
+            self._take(names, found)
             await self._let_go(found)
             await ticker.wait()
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop, names: frozenset[str], found: list[Found]) -> None:
+        """What is known before ports are asked; from the thread of the search."""
+        loop.call_soon_threadsafe(self._take, names, found)
+
+    def _take(self, names: Collection[str], found: list[Found]) -> None:
+        """Watch what is new. A server that a front has started is the front's to tell."""
+        for each in found:
+            # An engine the user named by another address of this host is not listed twice.
+            if each.behind is not None or any(each.is_at(url, names) for url in self._watches):
+                continue
+            with contextlib.suppress(UsageError):  # a path that is none
+                self.add(each.url, load_allowed=False)
+                self._hub.event("engine.found", f"found {each.hint} at {each.url}", subject=each.url)
+
+    def _tell_plug_ins(self) -> None:
+        """Say once which engines of other packages are not used."""
+        if self._told_plug_ins:
+            return
+        self._told_plug_ins = True
+        for refused in registry().refused:
+            text = f"the engine {refused.entry} of the package {refused.package} is not used: {refused.why}"
+            self._hub.event("plug-in.refused", text, severity="warn")
 
     async def _let_go(self, found: list[Found]) -> None:
         """Stop watching engines that were only found, and have been gone for a while."""
         here = {each.url for each in found}
         for url, watch in list(self._watches.items()):
             sample = self.samples.get(url)
-            gone = (
-                sample is not None and sample.state == "down" and url not in here and not watch.load_allowed
-            )
+            lost = sample is not None and sample.state in ("down", "unsupported")
+            gone = lost and url not in here and not watch.load_allowed
             self._missed[url] = self._missed.get(url, 0) + 1 if gone else 0
             if self._missed[url] < GONE_AFTER or sample is None:
                 continue
             for known in (self._watches, self.samples, self._joiners, self._missed):
                 known.pop(url, None)
+            self._behind = {other: front for other, front in self._behind.items() if front != url}
             task = self._tasks.pop(url)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -204,11 +231,24 @@ class EngineWatches:
         joiner = self._joiners[watch.url] = Joiner()
         while True:
             reading = await watch.poll()
-            self.samples[watch.url] = reading.sample
+            self._tell_plug_ins()
+            sample = self.samples[watch.url] = self._placed(reading)
             slots: list[SlotSample] = joiner.join(reading.slots, self._agents_of(watch.url))
-            figures = [reading.sample, *slots, *reading.parts, *reading.latencies, *reading.gpus]
+            figures = [sample, *slots, *reading.parts, *reading.latencies, *reading.gpus]
             self._hub.publish([*figures, *reading.missing, *reading.events])
             await ticker.wait()
+
+    def _placed(self, reading: EngineReading) -> EngineSample:
+        """The sample, with the front that leads to this engine where there is one."""
+        sample = reading.sample
+        for part in reading.parts:
+            if part.url is not None and part.url != sample.engine:
+                if part.state == "gone":
+                    self._behind.pop(part.url, None)
+                else:
+                    self._behind[part.url] = sample.engine
+        front = self._behind.get(sample.engine)
+        return msgspec.structs.replace(sample, behind=front) if front and sample.behind is None else sample
 
     def _agents_of(self, url: str) -> list[AgentSample]:
         return [agent for agent in self._agents() if agent.engine == url]

@@ -7,6 +7,7 @@ my-engine = "my_package.my_engine:KIND"
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from functools import lru_cache
 
 import msgspec
@@ -63,7 +64,7 @@ def _load(entry: importlib.metadata.EntryPoint) -> tuple[str, EngineKind | None]
     """(why it is refused, None), or ("", the kind)."""
     try:
         kind = entry.load()
-    except Exception as error:  # noqa: BLE001 - somebody else's code
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code
         return f"it cannot be loaded ({clean(f'{type(error).__name__}: {error}', 100)})", None
     if not isinstance(kind, EngineKind):
         return f"{clean(entry.value, 80)} is no EngineKind", None
@@ -72,6 +73,12 @@ def _load(entry: importlib.metadata.EntryPoint) -> tuple[str, EngineKind | None]
 
 def problem_of(kind: EngineKind) -> str:
     """Why a kind may not be used, as one sentence; empty when it may."""
+    if not kind.name or clean(kind.name, 40) != kind.name:
+        return "it has no name that can be shown"
+    try:
+        re.compile(kind.look.programs)
+    except (re.error, TypeError) as error:
+        return f"its expression for programs is none ({clean(str(error), 80)})"
     never = harmless.forbidden(kind.allowed_paths)
     if never:
         return f"it asks for GET {clean(never[0], 60)}, which changes engines"
