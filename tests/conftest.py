@@ -10,7 +10,10 @@ Fixtures
                         start_llama(sleep_idle_s=1)
                         start_llama(port=old.port)            restart at the same address
                         start_llama(shape=STEADY)             slow enough to look at a request in progress
+                        start_llama(wheel=llama_wheel("10068"))   an older build
                     It takes 0.2 s. See tests/servers.py for kill(), freeze(), chat(), background_chat().
+    llama_wheel     `llama_wheel(build) -> Path`: an older build of llama.cpp (tests/wheels.py), installed once;
+                    skips where there is no package index.
     start_sim       `start_sim(**options) -> Simulated`: a simulated engine of this test's own, gone when the
                     test ends. Options are those of `agenttop sim`, the model is `tiny`; tests/simulated.py:
                         start_sim(wire="llama.cpp", slots=2, fault=["cut=3@request=2"])
@@ -35,6 +38,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import wheels
 from tests.servers import LlamaServer
 from tests.simulated import Simulated, SimulatedHere
 
@@ -102,6 +106,20 @@ def start_llama(engine_needed: None, model_cache: Path) -> Iterator[Callable[...
     yield start
     for server in started:
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def llama_wheel(engine_needed: None) -> Callable[[str], Path]:
+    def wheel(build: str) -> Path:
+        try:
+            return wheels.installed(build)
+        except wheels.NoWheelError as error:
+            why = f"needs llama.cpp of build {build}: {error}"
+            if os.environ.get("AGENTTOP_REQUIRE_ENGINE") == "1":
+                pytest.fail(why, pytrace=False)
+            pytest.skip(why)
+
+    return wheel
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@
     server.freeze(), server.thaw()       -> SIGSTOP, SIGCONT: connections are accepted, nothing is answered
     server.stop()                        -> in order
     free_port()                          -> a port where nobody listens
+    Listener(server.port)                -> an address in front of a server that notes what is asked
 
 The model gives one character per token and never ends by itself: `max_tokens` is what you get, if the slot's
 context has room for it.
@@ -25,6 +26,7 @@ import signal
 import socket
 import threading
 import uuid
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +48,24 @@ class LlamaServer:
     """One running server; `DemoEngine` with handles for tests."""
 
     def __init__(
-        self, cache: Path, *, shape: Shape = TINY, api_key: str | None = None, **options: Any
+        self,
+        cache: Path,
+        *,
+        shape: Shape = TINY,
+        api_key: str | None = None,
+        wheel: Path | None = None,
+        **options: Any,
     ) -> None:
+        """`wheel`: the folder of another version of xllamacpp (see tests/wheels.py)."""
         self.api_key = api_key
         variable = f"AGENTTOP_TEST_KEY_{uuid.uuid4().hex}" if api_key else None
-        if variable and api_key:
-            os.environ[variable] = api_key
-        try:
+        variables = {variable: api_key} if variable and api_key else {}
+        if wheel is not None:
+            others = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+            variables["PYTHONPATH"] = os.pathsep.join([str(wheel), *others])
+        with _environment(variables):
             model = options.pop("model_path", None) or demo_model(cache, shape)
             self.engine = DemoEngine.start(model, api_key_env=variable, **{"threads": 1, **options})
-        finally:
-            if variable:
-                os.environ.pop(variable)
 
     @property
     def url(self) -> str:
@@ -117,6 +125,61 @@ class LlamaServer:
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+
+
+@contextlib.contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set for the processes that are started within."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class Listener:
+    """Passes bytes on between a port of its own and a server, and keeps the first line of every request.
+
+    For requests without a body, as a monitor makes them.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.asked: list[str] = []
+        """`GET /slots`, in order."""
+        self._server_port = port
+        self._door = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._door.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more connections."""
+        with contextlib.suppress(OSError):
+            self._door.shutdown(socket.SHUT_RDWR)
+        self._door.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._door.accept()
+                server = socket.create_connection(("127.0.0.1", self._server_port))
+                for source, target, note in ((client, server, True), (server, client, False)):
+                    threading.Thread(target=self._pass_on, args=(source, target, note), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, note: bool) -> None:
+        rest = b""
+        with contextlib.suppress(OSError), source, target:
+            while data := source.recv(65536):
+                if note:
+                    *heads, rest = (rest + data).split(b"\r\n\r\n")
+                    self.asked += [head.split(b" HTTP/")[0].decode() for head in heads]
+                target.sendall(data)
+            for end in (source, target):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 class Request:

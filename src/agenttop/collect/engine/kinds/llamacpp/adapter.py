@@ -1,8 +1,9 @@
 """llama.cpp's HTTP server: `/slots` for what happens now, `/props` for what it is, `/metrics` now and then.
 
 Watching must not change the host:
-- A server with `--sleep-idle-seconds` is woken by `/slots`, and kept awake by it. While it sleeps only
-  `/props` is asked; while it is idle and might fall asleep, `/metrics` tells whether anything has happened.
+- A server with `--sleep-idle-seconds` is woken by `/slots`, and kept awake by it; builds before August 2026
+  by `/metrics`, too. While it sleeps only `/props` is asked; while it is idle and might fall asleep,
+  `/metrics` of a newer build tells whether anything has happened, or the CPU time of its process.
 - A router's `/slots` and `/metrics` load models: a router is named and left alone.
 """
 
@@ -10,21 +11,58 @@ from __future__ import annotations
 
 import math
 
-from agenttop.collect.engine.base import ChangedError, EngineReading, UnrecognisedError
-from agenttop.collect.engine.http import BODY_LIMIT, EngineClient, EngineError, Reply, UnexpectedError
+import msgspec
+
+from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading, UnrecognisedError
+from agenttop.collect.engine.http import (
+    BODY_LIMIT,
+    EngineClient,
+    EngineError,
+    Reply,
+    TooBigError,
+    UnauthorisedError,
+    UnexpectedError,
+)
 from agenttop.collect.engine.kinds.llamacpp import frames
 from agenttop.collect.engine.kinds.llamacpp.arguments import ServerArguments
-from agenttop.collect.engine.kinds.llamacpp.frames import Props
+from agenttop.collect.engine.kinds.llamacpp.cputime import AT_WORK_S, cpu_seconds
+from agenttop.collect.engine.kinds.llamacpp.exhaustion import ExhaustionWatch
+from agenttop.collect.engine.kinds.llamacpp.frames import Hidden, Props
 from agenttop.collect.engine.kinds.llamacpp.metrics import EXACT_TOTAL, MetricsSource
-from agenttop.collect.engine.kinds.llamacpp.pool import Pool, layout_of, pool_of
+from agenttop.collect.engine.kinds.llamacpp.pool import Pool, by_gauges, layout_of, pool_of
 from agenttop.collect.engine.kinds.llamacpp.rates import RateMeter, Rates
-from agenttop.collect.engine.kinds.llamacpp.slots import SLOTS_LIMIT, Slot, parse_slots
+from agenttop.collect.engine.kinds.llamacpp.slots import MAX_COUNT, SLOTS_LIMIT, Slot, parse_slots
 from agenttop.model.frames import EngineSample, Event
 
 _PROPS_EVERY_S = 30.0
 """It holds the chat template: tens of kilobytes."""
 _QUIET_AFTER = 2
 """Looks at idle slots before a server that may fall asleep is watched without touching its timer."""
+_AGAIN_S = 60.0
+"""After a table of slots that was too large to be read."""
+
+_OFF = Hidden("this server does not show its slots", "start llama-server with --slots (without --no-slots)")
+_LOCKED = Hidden("this server's /slots asks for a key", KEY_HINT)
+_TOO_BIG = Hidden(
+    f"its table of slots is larger than {SLOTS_LIMIT // 1_000_000} MB: builds before August 2025 put whole "
+    "prompts into it",
+    "update llama.cpp",
+)
+_AWAKE_BY_SLOTS = Hidden(
+    "watching its slots keeps this server from falling asleep",
+    "start llama-server with --metrics: that can be read without keeping it awake",
+)
+_AWAKE_BY_METRICS = Hidden(
+    "watching keeps this server from falling asleep; builds from August 2026 on can be watched without that",
+    "update llama.cpp",
+)
+
+
+class _Health(msgspec.Struct):
+    """`/health` of 2024; later builds say no more than that all is well."""
+
+    slots_idle: int | None = None
+    slots_processing: int | None = None
 
 
 class _LoadingError(Exception):
@@ -54,11 +92,19 @@ class LlamaCppAdapter:
         self._props_at = -math.inf
         self._metrics = MetricsSource(client, metrics)
         self._slots: list[Slot] | None = None
-        self._slots_off = False
+        self._hidden: Hidden | None = None
+        """Why the slots are not shown."""
+        self._hidden_until = math.inf
+        self._health = _Health()
+        self._exhaustion = ExhaustionWatch(self._url)
+        self._fresh = False
+        """Whether the slots are of this look."""
         self._meter = RateMeter()
         self._rates = Rates()
         self._idle_looks = 0
         """Successive looks at which every slot was idle."""
+        self._cpu_s = cpu_seconds(pid)
+        """Of its process, at the newest look; None where it cannot be seen."""
         self._slept = False
         self._slept_since_slots = False
         """Whether it slept after the last look at its slots: unloading the model forgets them."""
@@ -77,6 +123,7 @@ class LlamaCppAdapter:
             props = await self._current_props()
             if props.is_sleeping:
                 return self._asleep(props)
+            self._fresh = False
             restarted = await self._look(props)
         except _LoadingError:
             return self._loading()
@@ -109,14 +156,25 @@ class LlamaCppAdapter:
 
     async def _look(self, props: Props) -> bool:
         """Read slots and metrics as far as they are due. Whether the server was restarted in between."""
+        cpu_before, self._cpu_s = self._cpu_s, cpu_seconds(self._pid)
         if self._watches_quietly(props):
-            before = self._metrics.latest
-            restarted = await self._metrics.scrape()
-            if not restarted and self._metrics.is_still(before):
+            if self._metrics.leaves_asleep:
+                before = self._metrics.latest
+                still = not await self._metrics.scrape() and self._metrics.is_still(before)
+            else:
+                still = (
+                    cpu_before is not None
+                    and self._cpu_s is not None
+                    and self._cpu_s - cpu_before < AT_WORK_S
+                )
+            if still:
                 self._idle_looks += 1
                 return False
-        self._slots_off = self._slots_off or props.endpoint_slots is False
-        vanished = False if self._slots_off else await self._read_slots()
+        if self._hidden is not None and self.client.now() >= self._hidden_until:
+            self._hidden = None
+        if props.endpoint_slots is False:
+            self._hide(_OFF)
+        vanished = False if self._hidden is not None else await self._read_slots()
         if vanished and not self._metrics.usable:
             return True
         restarted = False
@@ -124,18 +182,33 @@ class LlamaCppAdapter:
             restarted = await self._metrics.scrape()
             if self._slots is not None and not vanished and not restarted:
                 await self._settle(self._slots)
-        if self._slots_off and not self._metrics.usable:
-            await self._get("/health")
+        if self._hidden is not None and not self._metrics.usable:
+            self._health = (await self._get("/health")).json(_Health) or _Health()
         return restarted
+
+    def _hide(self, why: Hidden, for_s: float = math.inf) -> None:
+        """Do without the slots."""
+        self._hidden, self._hidden_until, self._slots = why, self.client.now() + for_s, None
+        self._meter, self._rates = RateMeter(), Rates()
 
     async def _read_slots(self) -> bool:
         """Take the slots in; whether one that has served looks as if it never had, which only a new process
         or a model loaded again can do."""
-        reply = await self._get("/slots", limit=SLOTS_LIMIT, may_lack=True)
+        try:
+            reply = await self._get("/slots", limit=SLOTS_LIMIT, may_lack=True)
+        except TooBigError:
+            self._hide(_TOO_BIG, _AGAIN_S)
+            return False
+        except UnauthorisedError:
+            await (
+                self._ask_props()
+            )  # where the key is not accepted there either, there is nothing to be shown
+            self._hide(_LOCKED)
+            return False
         if reply.status == 404:
             await self._ask_props()  # another engine has come; or something in between hides the slots
         if reply.status in (404, 501):
-            self._slots_off, self._slots = True, None
+            self._hide(_OFF)
             return False
         if reply.status != 200:
             raise UnexpectedError(f"answers GET /slots with {reply.status}")
@@ -148,7 +221,7 @@ class LlamaCppAdapter:
         if vanished:
             self._meter = RateMeter()
         self._rates = self._meter.update(reply.at, slots)
-        self._slots = slots
+        self._slots, self._fresh = slots, True
         self._idle_looks = 0 if any(slot.processing for slot in slots) else self._idle_looks + 1
         slept, self._slept_since_slots = self._slept_since_slots, False
         return vanished and not slept
@@ -167,7 +240,10 @@ class LlamaCppAdapter:
             self._rates = self._meter.settle(metrics.output_tokens + self._meter.in_flight)
 
     async def _still_shows(self, slots: list[Slot]) -> bool:
-        reply = await self._get("/slots", limit=SLOTS_LIMIT, may_lack=True)
+        try:
+            reply = await self._get("/slots", limit=SLOTS_LIMIT, may_lack=True)
+        except TooBigError:
+            return False
         try:
             again = parse_slots(reply.body) if reply.status == 200 else []
         except ValueError:
@@ -195,14 +271,24 @@ class LlamaCppAdapter:
 
     def _watches_quietly(self, props: Props) -> bool:
         """Whether `/slots` is left alone, for the reply would be the same and would keep the server awake."""
-        looked = self._slots is not None and self._metrics.latest is not None
-        return looked and self._idle_looks >= _QUIET_AFTER and self._metrics.usable and self._may_sleep(props)
+        looked = self._slots is not None and self._idle_looks >= _QUIET_AFTER
+        told = self._metrics.leaves_asleep or self._cpu_s is not None
+        return looked and told and self._may_sleep(props)
+
+    def _kept_awake(self, props: Props) -> Hidden | None:
+        """Why it cannot fall asleep while it is watched; None where it can, or never would."""
+        if not self._may_sleep(props) or self._metrics.leaves_asleep or self._cpu_s is not None:
+            return None
+        if not self._metrics.usable:
+            return _AWAKE_BY_SLOTS
+        return _AWAKE_BY_METRICS if self._metrics.latest is not None else None
 
     # Telling
 
     def _loading(self) -> EngineReading:
         self._slots, self._meter = None, RateMeter()
         self._metrics.forget()
+        self._exhaustion = ExhaustionWatch(self._url)
         sample = EngineSample(
             t=self.client.now(),
             engine=self._url,
@@ -218,37 +304,58 @@ class LlamaCppAdapter:
         self._slept = self._slept_since_slots = True
         self._idle_looks = max(1, self._idle_looks)  # so that /props is asked the next time too
         self._meter = RateMeter()
-        sample, slots = frames.asleep(frames.identity(self._props_at, self._url, props, self._pid))
+        self._exhaustion = ExhaustionWatch(self._url)
+        sample, slots = frames.asleep(self._identity(self._props_at, props))
         return EngineReading(sample=sample, slots=slots)
+
+    def _identity(self, t: float, props: Props) -> EngineSample:
+        kv_dtype = self._arguments.kv_dtype if self._arguments is not None else None
+        return frames.identity(t, self._url, props, self._pid, kv_dtype)
 
     def _reading(self, props: Props, restarted: bool) -> EngineReading:
         t = self.client.now()
-        slots = self._slots
+        slots, metrics = self._slots, self._metrics.latest
         pool = Pool() if slots is None else pool_of(slots, *layout_of(slots, self._arguments))
+        if metrics is not None:
+            pool = by_gauges(pool, metrics.kv_tokens, metrics.kv_fraction)
         sample = frames.with_figures(
-            frames.identity(t, self._url, props, self._pid),
+            self._identity(t, props),
             slots,
             pool,
             self._rates,
-            self._metrics.latest,
+            metrics,
             self._metrics.prefill_tok_s,
+            self._metrics.speculation,
         )
+        if sample.running is None:
+            sample = self._by_health(sample)
+        events = [self._restart(t)] if restarted else []
+        if restarted:
+            self._exhaustion = ExhaustionWatch(self._url)
+        if self._fresh and slots is not None:
+            events += self._exhaustion.look(t, slots, pool)
         missing = frames.missing(
             t,
             self._url,
-            props,
+            sample,
             pool,
-            slots_off=self._slots_off,
-            metrics_wanted=self._metrics.wanted,
-            metrics_off=self._metrics.refused,
-            kept_awake=self._may_sleep(props) and self._arguments is not None and not self._metrics.usable,
+            self._metrics,
+            hidden=self._hidden,
+            kept_awake=self._kept_awake(props),
         )
         return EngineReading(
             sample=sample,
             slots=frames.slot_samples(t, self._url, slots or [], self._rates),
             missing=missing,
-            events=[self._restart(t)] if restarted else [],
+            events=events,
         )
+
+    def _by_health(self, sample: EngineSample) -> EngineSample:
+        """How many requests run, where nothing but `/health` of an old build tells."""
+        busy, idle = self._health.slots_processing, self._health.slots_idle
+        if busy is None or idle is None or not 0 <= busy < MAX_COUNT or not 0 <= idle < MAX_COUNT:
+            return sample
+        return msgspec.structs.replace(sample, running=busy, slots_total=busy + idle)
 
     def _restart(self, t: float) -> Event:
         return Event(

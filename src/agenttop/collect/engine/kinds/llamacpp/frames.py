@@ -7,12 +7,20 @@ import re
 import msgspec
 
 from agenttop.collect.engine.base import Reasons
-from agenttop.collect.engine.kinds.llamacpp.metrics import Metrics
+from agenttop.collect.engine.kinds.llamacpp.metrics import Metrics, MetricsSource, Speculation
 from agenttop.collect.engine.kinds.llamacpp.pool import UNKNOWN, UNKNOWN_FIX, Pool
+from agenttop.collect.engine.kinds.llamacpp.quantisation import quantisation
 from agenttop.collect.engine.kinds.llamacpp.rates import Rates, SlotRates
 from agenttop.collect.engine.kinds.llamacpp.slots import MAX_COUNT, Slot
 from agenttop.model.frames import EngineSample, Missing, SlotSample
 from agenttop.model.text import clean
+
+
+class Hidden(msgspec.Struct, frozen=True):
+    """Why something is not shown, and what would show it."""
+
+    why: str
+    fix: str | None = None
 
 
 class _Generation(msgspec.Struct):
@@ -25,6 +33,7 @@ class Props(msgspec.Struct):
     total_slots: int | None = None
     model_alias: str | None = None
     model_path: str | None = None
+    model_ftype: str | None = None
     build_info: str | None = None
     is_sleeping: bool | None = None
     """None: a build that cannot sleep."""
@@ -37,6 +46,11 @@ class Props(msgspec.Struct):
         """The alias, or the name of the file."""
         name = self.model_alias or self.model_path or ""
         return clean(re.split(r"[/\\]", name)[-1], 80) or None
+
+    @property
+    def quantisation(self) -> str | None:
+        """Of the weights."""
+        return quantisation(self.model_ftype, self.model_path or self.model_alias)
 
     @property
     def version(self) -> str | None:
@@ -60,7 +74,7 @@ def _sensible(count: int | None) -> int | None:
     return count if count is not None and 0 <= count < MAX_COUNT else None
 
 
-def identity(t: float, url: str, props: Props, pid: int | None) -> EngineSample:
+def identity(t: float, url: str, props: Props, pid: int | None, kv_dtype: str | None = None) -> EngineSample:
     """The sample without any figure that moves."""
     return EngineSample(
         t=t,
@@ -73,6 +87,8 @@ def identity(t: float, url: str, props: Props, pid: int | None) -> EngineSample:
         pid=pid,
         slots_total=props.slots,
         context_limit_tokens=props.context_limit,
+        quantisation=props.quantisation,
+        kv_dtype=kv_dtype,
     )
 
 
@@ -83,6 +99,7 @@ def with_figures(
     rates: Rates,
     metrics: Metrics | None,
     prefill_tok_s: float | None,
+    drafting: Speculation,
 ) -> EngineSample:
     """`slots` is None where they are not shown; `prefill_tok_s` stands in where slots do not count it."""
     running = sum(slot.processing for slot in slots) if slots is not None else None
@@ -108,6 +125,12 @@ def with_figures(
         prompt_tokens_total=metrics.prompt_tokens if metrics else None,
         cached_tokens_total=metrics.cached_tokens if metrics else None,
         output_tokens_total=metrics.output_tokens if metrics else None,
+        prefix_hits_tokens_total=metrics.cached_tokens if metrics else None,
+        prefix_queries_tokens_total=metrics.looked_up if metrics else None,
+        drafted_tokens_total=metrics.drafted if metrics else None,
+        accepted_tokens_total=metrics.accepted if metrics else None,
+        draft_acceptance=drafting.acceptance,
+        tokens_per_step=drafting.tokens_per_step,
     )
 
 
@@ -158,39 +181,43 @@ def slot_samples(t: float, url: str, slots: list[Slot], rates: Rates) -> list[Sl
 def missing(
     t: float,
     url: str,
-    props: Props,
+    sample: EngineSample,
     pool: Pool,
+    source: MetricsSource,
     *,
-    slots_off: bool,
-    metrics_wanted: bool,
-    metrics_off: bool,
-    kept_awake: bool,
+    hidden: Hidden | None,
+    kept_awake: Hidden | None,
 ) -> list[Missing]:
-    """Why values are not there, and what would bring them."""
+    """Why values are not there, and what would bring them. `hidden`: why the slots are not shown."""
     reasons = Reasons(url, t)
-    if slots_off:
-        reasons.add(
-            "slots kv_used_tokens kv_pool_tokens decode_tok_s",
-            "this server does not show its slots",
-            "start llama-server with --slots (without --no-slots)",
-        )
+    if hidden is not None:
+        fields = "slots decode_tok_s prefill_tok_s kv_layout"
+        fields += " kv_used_tokens kv_used_fraction" if pool.used is None else ""
+        fields += " kv_pool_tokens" if pool.size is None else ""
+        reasons.add(fields, hidden.why, hidden.fix)
     else:
         if pool.used is None:
             why = "this build of llama.cpp does not tell how many tokens a slot holds"
-            reasons.add("kv_used_tokens kv_used_fraction", why, "update llama.cpp")
+            reasons.add("kv_used_tokens", why, "update llama.cpp")
+            if pool.fraction is None:
+                reasons.add("kv_used_fraction", why, "update llama.cpp")
         if pool.layout is None:
-            reasons.add("kv_layout kv_pool_tokens kv_used_fraction", UNKNOWN, UNKNOWN_FIX)
-    counters = "waiting prompt_tokens_total cached_tokens_total output_tokens_total"
-    if not metrics_wanted:
+            fields = "kv_layout" + (" kv_pool_tokens kv_used_fraction" if pool.size is None else "")
+            reasons.add(fields, UNKNOWN, UNKNOWN_FIX)
+    counters = "waiting prompt_tokens_total cached_tokens_total output_tokens_total prefix_hits_tokens_total"
+    metrics = source.latest
+    if not source.wanted:
         reasons.add(counters, "reading /metrics was switched off for this session")
-    elif metrics_off:
-        reasons.add(counters, "the server's /metrics is off", "start llama-server with --metrics")
-    if kept_awake:
-        reasons.add(
-            "sleep",
-            "watching its slots keeps this server from falling asleep",
-            "start llama-server with --metrics: that can be read without keeping it awake",
-        )
-    if props.version is None:
+    elif source.refused:
+        reasons.add(counters, source.why, source.fix)
+    elif metrics is not None and metrics.cached_tokens is None:
+        why = "this build of llama.cpp does not count what it finds in its prompt cache"
+        reasons.add("cached_tokens_total prefix_hits_tokens_total", why, "update llama.cpp")
+    if sample.kv_dtype is None:
+        reasons.add("kv_dtype", "only the command line of llama-server tells the type of its KV cache")
+    if kept_awake is not None:
+        reasons.add("sleep", kept_awake.why, kept_awake.fix)
+    if sample.version is None:
         reasons.add("version", "this build of llama.cpp does not know its own number")
+    reasons.add("ttft itl e2e finish_reasons", "llama.cpp counts neither latencies nor how requests end")
     return reasons.frames

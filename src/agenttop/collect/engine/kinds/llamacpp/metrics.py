@@ -9,11 +9,14 @@ changes with the process.
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Sequence
 
 import msgspec
 
-from agenttop.collect.engine.http import EngineClient
+from agenttop.collect.engine.base import KEY_HINT
+from agenttop.collect.engine.http import EngineClient, UnauthorisedError
 from agenttop.collect.engine.kinds.llamacpp.slots import Slot
 from agenttop.wire.prometheus import parse, total
 
@@ -28,8 +31,14 @@ _WANTED = frozenset(
         "n_decode_total",
         "requests_processing",
         "requests_deferred",
+        "kv_cache_usage_ratio",
+        "kv_cache_tokens",
+        "spec_decode_num_draft_tokens_total",
+        "spec_decode_num_accepted_tokens_total",
+        "spec_decode_num_drafts_total",
     )
 )
+SPECULATION_S = 30.0
 EXACT_TOTAL = 1_000_000
 """Counters are printed with six digits: from here on they are rounded."""
 MAX_TOTAL = 1e15
@@ -51,6 +60,20 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     decode_calls: int | None
     running: int | None
     waiting: int | None
+    kv_tokens: int | None = None
+    """Tokens in the KV cache, and below the share of it that they take: builds before May 2025 only."""
+    kv_fraction: float | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    drafts: int | None = None
+    """Steps that had drafted tokens to check."""
+
+    @property
+    def looked_up(self) -> int | None:
+        """Prompt tokens, those found in the cache included: `prompt_tokens` leaves them out."""
+        if self.prompt_tokens is None or self.cached_tokens is None:
+            return None
+        return self.prompt_tokens + self.cached_tokens
 
     @property
     def counters(self) -> tuple[int | None, ...]:
@@ -83,6 +106,7 @@ def parse_metrics(text: str, at: float, process: str | None) -> Metrics | None:
         found = total(samples, _PREFIX + name)
         return int(found) if found is not None and 0 <= found < MAX_TOTAL else None
 
+    ratio = total(samples, _PREFIX + "kv_cache_usage_ratio")
     return Metrics(
         at=at,
         process=process,
@@ -92,7 +116,38 @@ def parse_metrics(text: str, at: float, process: str | None) -> Metrics | None:
         decode_calls=value("n_decode_total"),
         running=value("requests_processing"),
         waiting=value("requests_deferred"),
+        kv_tokens=value("kv_cache_tokens"),
+        kv_fraction=min(1.0, ratio) if ratio is not None and 0 <= ratio < math.inf else None,
+        drafted=value("spec_decode_num_draft_tokens_total"),
+        accepted=value("spec_decode_num_accepted_tokens_total"),
+        drafts=value("spec_decode_num_drafts_total"),
     )
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the requests that ended within the last `SPECULATION_S`; None where none of them drafted."""
+
+    acceptance: float | None = None
+    """Share of the drafted tokens that was taken."""
+    tokens_per_step: float | None = None
+
+
+def speculation(scrapes: Sequence[Metrics]) -> Speculation:
+    """What the oldest and the newest scrape say together: these counters move when a request ends."""
+    if len(scrapes) < 2:
+        return Speculation()
+    first, last = scrapes[0], scrapes[-1]
+    drafted, accepted = _grown(last.drafted, first.drafted), _grown(last.accepted, first.accepted)
+    steps = _grown(last.drafts, first.drafts)
+    if not drafted or accepted is None or accepted > drafted:
+        return Speculation()
+    return Speculation(
+        acceptance=accepted / drafted, tokens_per_step=1.0 + accepted / steps if steps else None
+    )
+
+
+def _grown(now: int | None, before: int | None) -> int | None:
+    return now - before if now is not None and before is not None and now >= before else None
 
 
 class MetricsSource:
@@ -101,7 +156,11 @@ class MetricsSource:
     def __init__(self, client: EngineClient, wanted: bool) -> None:
         self.wanted = wanted
         self.refused = False
-        """The server says that it has no such endpoint (501 without `--metrics`)."""
+        """The server says that it has no such endpoint (501 without `--metrics`), or wants a key."""
+        self.why, self.fix = "the server's /metrics is off", "start llama-server with --metrics"
+        """Where it is refused."""
+        self._scrapes: deque[Metrics] = deque()
+        """Of the last `SPECULATION_S`."""
         self.latest: Metrics | None = None
         self._before: Metrics | None = None
         self._client = client
@@ -111,6 +170,12 @@ class MetricsSource:
     def usable(self) -> bool:
         """Whether it may be asked, and answers."""
         return self.wanted and not self.refused
+
+    @property
+    def leaves_asleep(self) -> bool:
+        """Whether a scrape neither wakes the server nor keeps it awake: since August 2026, which the counter
+        of cached tokens shows, as it came in the weeks before."""
+        return self.usable and self.latest is not None and self.latest.cached_tokens is not None
 
     def due(self, slots: Sequence[Slot] | None, *, unsettled: bool = False) -> bool:
         """Whether a scrape is worth its side effect now; `slots` is None where they are not shown.
@@ -124,13 +189,19 @@ class MetricsSource:
         if self.latest is None or (was_full and not full):
             return True
         uncounted = any(slot.processing and slot.processed is None for slot in slots or ())
+        # Where its gauge is all that tells how full the cache is, once more after the last request.
+        uncounted = uncounted or (self.latest.kv_tokens is not None and bool(self.latest.running))
         often = full or uncounted or unsettled or bool(self.latest.waiting)
         wait_s = _ALWAYS_S if slots is None else _OFTEN_S if often else _RARELY_S
         return self._client.now() - self.latest.at >= wait_s - _EARLY_S
 
     async def scrape(self) -> bool:
         """Ask; whether the server turns out to be another process than at the last scrape."""
-        reply = await self._client.get("/metrics")
+        try:
+            reply = await self._client.get("/metrics")
+        except UnauthorisedError:
+            self.refused, self.why, self.fix = True, "the server's /metrics asks for a key", KEY_HINT
+            return False
         marker = reply.headers.get(_START_HEADER)
         found = parse_metrics(reply.text(), reply.at, marker) if reply.status == 200 else None
         if found is None:
@@ -138,6 +209,11 @@ class MetricsSource:
             return False
         before, self.latest = self.latest, found
         self._before = before if before is not None and not found.went_back(before) else None
+        if self._before is None:
+            self._scrapes.clear()
+        self._scrapes.append(found)
+        while len(self._scrapes) > 2 and self._scrapes[1].at <= found.at - SPECULATION_S:
+            self._scrapes.popleft()
         return before is not None and found.is_of_another_process(before)
 
     def is_still(self, before: Metrics | None) -> bool:
@@ -148,6 +224,12 @@ class MetricsSource:
     def forget(self) -> None:
         """The next scrape has nothing to be compared with."""
         self.latest = self._before = None
+        self._scrapes.clear()
+
+    @property
+    def speculation(self) -> Speculation:
+        """As of the latest scrape."""
+        return speculation(self._scrapes)
 
     @property
     def prefill_tok_s(self) -> float | None:

@@ -30,12 +30,14 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     used: int | None = None
     active: int | None = None
     idle: int | None = None
+    share: float | None = None
+    """How full, where the server says no more than that."""
 
     @property
     def fraction(self) -> float | None:
         """How full. Tokens that slots share may be counted twice, hence the limit at 1."""
         if self.used is None or not self.size:
-            return None
+            return self.share
         return min(1.0, self.used / self.size)
 
 
@@ -73,3 +75,13 @@ def pool_of(slots: Sequence[Slot], layout: str | None, size: int | None) -> Pool
     active = sum(slot.held or 0 for slot in slots if slot.processing)
     idle = sum(slot.held or 0 for slot in slots if not slot.processing)
     return Pool(layout=layout, size=size, used=active + idle, active=active, idle=idle)
+
+
+def by_gauges(pool: Pool, tokens: int | None, share: float | None) -> Pool:
+    """The pool with what the gauges of builds before May 2025 say, where the slots do not tell."""
+    if pool.used is not None or (tokens is None and share is None):
+        return pool
+    size = pool.size
+    if size is None and tokens and share:
+        size = round(tokens / share)
+    return msgspec.structs.replace(pool, used=tokens, size=size, share=share)
