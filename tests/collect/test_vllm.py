@@ -113,7 +113,8 @@ async def test_two_data_parallel_engines(watch: Start) -> None:
 async def test_what_cannot_be_known_says_why(watch: Start) -> None:
     with Scripted(watch) as server:
         told = why(await server.look(), server.url)
-    assert set(told) == {"slots_total", "kv_idle_tokens"}
+    speculation = {"drafted_tokens_total", "accepted_tokens_total", "draft_acceptance", "tokens_per_step"}
+    assert set(told) == {"slots_total", "kv_idle_tokens", "sequences_max", "quantisation", *speculation}
     assert all(told.values())
 
 

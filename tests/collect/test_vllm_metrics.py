@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from agenttop.collect.engine.counters import WINDOW_S, CounterWindow, LandingRate
-from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills, read
+from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills, read, read_ray
 from agenttop.collect.engine.preemption import AGAIN_S, PreemptionWatch
 from agenttop.model.frames import Event
 from agenttop.wire.prometheus import parse
@@ -196,8 +196,13 @@ def test_older_names_and_other_prefixes() -> None:
         "vllm:prefix_cache_", "vllm:gpu_prefix_cache_"
     )
     assert (figures(old).pool.fraction, figures(old).prefix_queries) == (0.0, 0)
-    for prefix in ("ray_vllm_", "vllm_", "ray_vllm:"):
-        assert figures(IDLE.replace("vllm:", prefix)).model == "tiny"
+    assert figures(IDLE.replace("vllm:", "vllm_")).model == "tiny"
+    for prefix in ("ray_vllm_", "ray_vllm:"):
+        ray = IDLE.replace("vllm:", prefix)
+        assert read(ray, 0.0) is None  # that is for Ray's own kind to tell
+        found = read_ray(ray, 0.0)
+        assert found is not None
+        assert found.model == "tiny"
 
 
 def test_a_front_end_that_does_not_tell_the_pool() -> None:

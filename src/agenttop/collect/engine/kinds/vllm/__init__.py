@@ -1,4 +1,4 @@
-"""vLLM, also behind Ray Serve and Dynamo."""
+"""vLLM; behind Ray and Dynamo its figures are read by their own kinds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from agenttop.collect.engine.base import EngineAdapter
 from agenttop.collect.engine.http import EngineClient
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook, Sign
 from agenttop.collect.engine.kinds.vllm.adapter import VllmAdapter
-from agenttop.collect.engine.kinds.vllm.metrics import PREFIXES
+from agenttop.collect.hints import kind_of
 
 
 def _adapter(client: EngineClient, seen: Circumstances) -> EngineAdapter:
-    return VllmAdapter(client, pid=seen.pid)
+    command = seen.process.command if seen.process is not None else None
+    # What listens may be a tunnel or a container's port; a title may have taken the place of the words.
+    own = command is not None and kind_of(command) is KIND and not command.program.startswith("VLLM::")
+    return VllmAdapter(client, pid=seen.pid, command=command if own else None)
 
 
 _SIGN = Sign(
@@ -34,5 +37,5 @@ KIND = EngineKind(
         images=("vllm/vllm-openai",),
     ),
     rank=10,
-    metrics_prefixes=PREFIXES,
+    metrics_prefixes=("vllm:", "vllm_num_requests_"),
 )

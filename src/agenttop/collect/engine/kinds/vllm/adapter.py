@@ -12,6 +12,7 @@ import msgspec
 
 from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading
 from agenttop.collect.engine.counters import CounterWindow, LandingRate
+from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.http import (
     CutError,
     EngineClient,
@@ -22,8 +23,10 @@ from agenttop.collect.engine.http import (
 from agenttop.collect.engine.kinds.openai import Models
 from agenttop.collect.engine.kinds.vllm import frames
 from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills, read
+from agenttop.collect.engine.kinds.vllm.stillness import Stillness
 from agenttop.collect.engine.preemption import PreemptionWatch
-from agenttop.model.frames import EngineSample, Event
+from agenttop.collect.process import Command
+from agenttop.model.frames import EngineSample, Event, LatencySample
 from agenttop.model.text import clean
 
 METRICS_LIMIT = 8_000_000
@@ -55,11 +58,14 @@ class VllmAdapter:
     name = "vLLM"
     allowed_paths = frozenset({"/metrics", "/v1/models", "/version"})
 
-    def __init__(self, client: EngineClient, *, pid: int | None = None) -> None:
-        """`pid` is of the server's process, where it runs on this host and can be seen."""
+    def __init__(
+        self, client: EngineClient, *, pid: int | None = None, command: Command | None = None
+    ) -> None:
+        """`pid` and `command` are of the server's process, where it runs on this host and can be seen."""
         self.client = client
         self._url = client.base_url
         self._pid = pid
+        self._given = frames.settings(command)
         self._who = _Identity()
         self._version: str | None = None
         self._asked_version = False
@@ -79,6 +85,9 @@ class VllmAdapter:
         self._prefill = LandingRate()
         self._prefills = Prefills()
         self._preemption = PreemptionWatch(self.name, self._url)
+        self._stillness = Stillness()
+        self._frozen_s: float | None = None
+        self._latency = LatencyWindow(self._url)
 
     async def alive(self) -> bool:
         """`/version` needs no engine core and no key."""
@@ -106,24 +115,31 @@ class VllmAdapter:
             pid=self._pid,
             context_limit_tokens=self._who.context_limit,
         )
+        latencies: list[LatencySample] = []
         if found is not None:
             events += self._take_in(found)
-            span = self._window.span_s
-            rates = frames.Rates(
-                span, self._window.rate("output"), self._prefill.rate() if span is not None else None
-            )
-            sample = frames.with_figures(sample, found, rates)
-        missing = frames.missing(
-            t,
-            self._url,
-            found,
-            rates,
+            rates = self._rates(found)
+            if not self._several:
+                latencies = self._latency.add(found.at, found.histograms)
+            sample = frames.with_figures(sample, found, rates, self._given, self._frozen_s is None)
+        doubts = frames.Doubts(
             absent=self._absent,
             locked=self._who.locked,
             context_known=self._who.context_limit is not None,
             several_servers=self._several,
+            frozen=found is not None and self._frozen_s is not None,
         )
-        return EngineReading(sample=sample, missing=missing, events=events)
+        return EngineReading(
+            sample=sample,
+            latencies=latencies,
+            parts=(
+                frames.parts(t, self._url, found, rates, "rank", self._frozen_s is None)
+                if found is not None
+                else []
+            ),
+            missing=frames.missing(t, self._url, found, rates, self._given, doubts),
+            events=events,
+        )
 
     # Asking
 
@@ -180,11 +196,13 @@ class VllmAdapter:
     def _take_in(self, found: Figures) -> list[Event]:
         """Bring the rates up to date; a restart, and what else this look shows, as events."""
         restarted = self._is_another_process(found)
-        if self._window.add(found.at, found.counters):
+        gauges: dict[str, float | None] = {"running": found.running}
+        if self._window.add(found.at, found.counters, gauges):
             restarted = not self._several
             self._forget()
-            self._window.add(found.at, found.counters)
-        self._prefill.add(found.at, found.computed, self._prefills.update(found))
+            self._window.add(found.at, found.counters, gauges)
+        prefilling = self._prefills.update(found)
+        self._prefill.add(found.at, found.computed, prefilling)
         events = self._preemption.look(
             found.at,
             running=found.running,
@@ -193,7 +211,24 @@ class VllmAdapter:
             preemptions=found.preemptions,
             kv_fraction=found.pool.fullest_fraction,
         )
+        was_frozen, self._frozen_s = self._frozen_s, self._stillness.look(found, prefilling)
+        if was_frozen is None and self._frozen_s is not None:
+            events.append(self._frozen(found, self._frozen_s))
         return [self._restart(found.at), *events] if restarted else events
+
+    def _rates(self, found: Figures) -> frames.Rates:
+        window = self._window
+        span = window.span_s
+        return frames.Rates(
+            window_s=span,
+            decode=window.rate("output"),
+            prefill=self._prefill.rate() if span is not None else None,
+            running=window.mean("running"),
+            drafts=window.rate("drafts"),
+            drafted=window.rate("drafted"),
+            accepted=window.rate("accepted"),
+            parts={part.name: window.rate(f"output/{part.name}") for part in found.parts},
+        )
 
     def _is_another_process(self, found: Figures) -> bool:
         """By the start time of the process.
@@ -226,6 +261,15 @@ class VllmAdapter:
         return [
             Event(t=t, event="engine.locked", text=text, source="engine", severity="warn", subject=self._url)
         ]
+
+    def _frozen(self, found: Figures, still_s: float) -> Event:
+        text = (
+            f"vLLM at {self._url} says that {found.running} requests run, but has generated nothing for "
+            f"{still_s:.0f} s: it hangs, or they were given up and its gauges stand still"
+        )
+        return Event(
+            t=found.at, event="engine.frozen", text=text, source="engine", severity="warn", subject=self._url
+        )
 
     def _restart(self, t: float) -> Event:
         text = f"vLLM at {self._url} was restarted"
