@@ -94,7 +94,9 @@ def _distrust(error: ssl.SSLCertVerificationError, host: str, ca_file: str | Non
     if code == _OWN_SIGNATURE or code in _UNKNOWN:
         what = "signed by itself" if code == _OWN_SIGNATURE else "of a CA that this machine does not know"
         if ca_file is not None:
-            return f"has a certificate {what}, and {clean(ca_file, 80)} does not vouch for it either"
+            return (
+                f"has a certificate {what}, and {clean(Path(ca_file).name, 40)} does not vouch for it either"
+            )
         if _nobody_trusted():
             what += " (Python finds no list of CAs here at all)"
         return f"has a certificate {what}: give the CA's with --ca-file FILE (PEM)"

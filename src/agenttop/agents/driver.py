@@ -21,7 +21,6 @@ from collections.abc import Callable
 
 from agenttop import oslayer
 from agenttop.access.key import Key, from_names
-from agenttop.access.proxy import proxy_for
 from agenttop.agents.agent import Agent
 from agenttop.agents.load import Load
 from agenttop.agents.meter import Meter
@@ -70,8 +69,6 @@ class Driver:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._changed: dict[str, Agent] = {}
         self._uncounted: set[str] = set()
-        self._past_proxies: set[str] = set()
-        """Engines for which the environment wants a proxy, which has been told."""
         self._paused = False
         self._stopping = asyncio.Event()
         self._work = asyncio.Event()
@@ -143,7 +140,6 @@ class Driver:
             self._load = None
             self._event("driver.bad-load", f"this load cannot be run: {clean(str(error))}", severity="bad")
             return
-        self._tell_proxy(order.engine)
         task = asyncio.ensure_future(self._load.learn_ratio())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -155,15 +151,6 @@ class Driver:
             text = f"{clean(str(error))}: requests go without a key"
             self._event("driver.no-key", text, severity="warn")
             return None
-
-    def _tell_proxy(self, engine: str) -> None:
-        """Requests of agents go straight to their engine; where a proxy is wanted, that is told once."""
-        proxy = proxy_for(engine) if engine not in self._past_proxies else None
-        if proxy is not None:
-            self._past_proxies.add(engine)
-            where = clean(engine, 80)
-            text = f"agents connect to {where} directly: they use no proxy, although {proxy.setting} is set"
-            self._event("driver.no-proxy", text)
 
     def _launch(self, order: LaunchAgent) -> None:
         if self._load is None:

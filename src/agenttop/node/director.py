@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from agenttop.access.proxy import proxy_for
 from agenttop.access.ways import Ways
 from agenttop.agents.overrides import set_notes
 from agenttop.agents.profile import Profile, load
@@ -70,6 +71,8 @@ class Director:
         self._stagger_s: float | None = None
         self._names: list[str] = []
         """Agents that shall live, oldest first."""
+        self._past_proxies: set[str] = set()
+        """Engines for which a proxy is wanted, which has been told."""
         self._number = 0
         self._last_start = 0.0
         self.agents: dict[str, AgentSample] = {}
@@ -258,6 +261,8 @@ class Director:
             return
         access = self._ways.to(sample.url)
         key = access.key
+        if access.proxy:
+            self._tell_proxy(sample.url)
         self._driver.send(
             c.Configure(
                 origin=self._origin,
@@ -274,6 +279,14 @@ class Director:
                 salt=self._salt,
             )
         )
+
+    def _tell_proxy(self, url: str) -> None:
+        """Where the environment wants a proxy, say once that agents go without: their client knows none."""
+        proxy = proxy_for(url) if url not in self._past_proxies else None
+        if proxy is not None:
+            self._past_proxies.add(url)
+            text = f"agents connect to {url} directly: they use no proxy, although {proxy.setting} is set"
+            self._event("agents.no-proxy", text, source="node", subject=url)
 
     def _launch(self, count: int, within_s: float | None = None) -> None:
         """Launch agents one stagger apart, counted from the last start: + pressed twice staggers too."""
