@@ -73,6 +73,9 @@ def test_a_key_that_cannot_be_had_is_told_with_the_entry(tmp_path: Path) -> None
         ways.to(A)
     with pytest.raises(UsageError, match=r"engines.toml:7: .*no such file"):
         ways.to(C)
+    assert ways.told(A)[0] is False
+    assert "NOT_SET_AT_ALL" in ways.told(A)[1]
+    assert ways.told("http://d:80") == (True, "no key")
     assert ways.bare(A) == Access(metrics=False, entry="engines.toml:7")
 
 

@@ -104,6 +104,13 @@ class Ways:
             raise UsageError(f"{entry.where}: {error.message}", error.hint) from None
         return msgspec.structs.replace(self.bare(url), key=own or key, ca_file=ca_file)
 
+    def told(self, url: str) -> tuple[bool, str]:
+        """Whether key and CA of an engine can be had, and how it is reached in one line. Never raises."""
+        try:
+            return True, self.to(url).in_words()
+        except UsageError as error:
+            return False, str(error)
+
     def bare(self, url: str) -> Access:
         """As `to`, without key and CA: what is left where they cannot be had."""
         entry = self.entry_for(url)
