@@ -6,6 +6,7 @@ that agenttop must not make of this engine fails the test, whatever else the tes
 
 from __future__ import annotations
 
+import gzip
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -92,12 +93,18 @@ SGLANG = {
 OLLAMA = {
     "/": "Ollama is running",
     "/api/version": {"version": "0.31.2"},
+    "/api/ps": samples.body("ollama/handmade/ps_one.json"),
     "/v1/models": {"object": "list", "data": [{"id": "llama3:8b", "object": "model", "owned_by": "library"}]},
 }
-OLLAMA_EMPTY = {**OLLAMA, "/v1/models": {"object": "list", "data": None}}
+OLLAMA_EMPTY = {
+    **OLLAMA,
+    "/api/ps": samples.body("ollama/handmade/ps_none.json"),
+    "/v1/models": {"object": "list", "data": None},
+}
 LLAMA_SWAP = {
-    "/running": {"running": [{"model": "m", "state": "ready"}]},
-    "/v1/models": {"object": "list", "data": [{"id": "m", "owned_by": "llama-swap"}]},
+    "/running": samples.body("llama_swap/handmade/running_two.json"),
+    "/v1/models": samples.body("llama_swap/handmade/v1_models.json"),
+    "/api/version": {"version": "v180", "commit": "abc1234", "build_date": "2026-10-01"},
 }
 KOBOLD = {
     # imitates llama.cpp's and others' replies
@@ -116,4 +123,13 @@ LM_STUDIO = {
     "/api/v0/models": {"data": [{"id": "m", "compatibility_type": "gguf"}]},
 }
 GENERIC = {"/v1/models": {"object": "list", "data": [{"id": "some-model", "max_model_len": 4096}]}}
-ROUTER = {"/props": {"role": "router", "build_info": "b11549-abc", "default_generation_settings": {}}}
+ROUTER = {
+    "/props": samples.body("llamacpp/router/props.json"),
+    "/v1/models": samples.body("llamacpp/router/models_two.json"),
+}
+LITELLM = {
+    "/": b'"LiteLLM: RUNNING"',
+    "/health/readiness": samples.body("litellm/health_readiness.json"),
+    "/metrics/": gzip.decompress(samples.body("litellm/metrics_busy.txt.gz")).decode(),
+    "/v1/models": (401, {"error": {"message": "Authentication Error, No api key passed in."}}),
+}

@@ -171,7 +171,8 @@ class Standing:
             away = seconds(now - self._left_at)
             text = f"{sample.name} at {self._url} was restarted; it was away for {away}"
             changes.append(self._event(now, "engine.restart", text, "warn"))
-        if self._model is not None and sample.model is not None and sample.model != self._model:
+        swapped = self._model is not None and sample.model is not None and sample.model != self._model
+        if swapped and not sample.front:  # a front tells itself which of its models come and go
             text = f"{sample.name} at {self._url} serves {sample.model} now; it served {self._model}"
             changes.append(self._event(now, "engine.model", text, "warn"))
         return changes

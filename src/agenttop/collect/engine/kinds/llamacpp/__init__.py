@@ -7,17 +7,18 @@ from agenttop.collect.engine.http import EngineClient
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook
 from agenttop.collect.engine.kinds.llamacpp.adapter import LlamaCppAdapter
 from agenttop.collect.engine.kinds.llamacpp.arguments import ENVIRONMENT, read_arguments
+from agenttop.collect.engine.kinds.llamacpp.router import ALLOWED_PATHS, ServerOrRouter
 
 
 def _adapter(client: EngineClient, seen: Circumstances) -> EngineAdapter:
     process = seen.process
     arguments = read_arguments(process.command.words, process.environment) if process is not None else None
-    return LlamaCppAdapter(client, metrics=seen.metrics, arguments=arguments, pid=seen.pid)
+    return ServerOrRouter(client, seen, arguments=arguments)
 
 
 KIND = EngineKind(
     name=LlamaCppAdapter.name,
-    allowed_paths=LlamaCppAdapter.allowed_paths,
+    allowed_paths=LlamaCppAdapter.allowed_paths | ALLOWED_PATHS,
     adapter=_adapter,
     owners=("llamacpp",),
     look=ProcessLook(
@@ -28,4 +29,5 @@ KIND = EngineKind(
         environment=ENVIRONMENT,
     ),
     rank=0,
+    reads_children=True,
 )

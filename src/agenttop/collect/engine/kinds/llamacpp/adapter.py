@@ -4,7 +4,7 @@ Watching must not change the host:
 - A server with `--sleep-idle-seconds` is woken by `/slots`, and kept awake by it; builds before August 2026
   by `/metrics`, too. While it sleeps only `/props` is asked; while it is idle and might fall asleep,
   `/metrics` of a newer build tells whether anything has happened, or the CPU time of its process.
-- A router's `/slots` and `/metrics` load models: a router is named and left alone.
+- A router's `/slots` and `/metrics` load models: a router is left to `router`.
 """
 
 from __future__ import annotations
@@ -67,6 +67,14 @@ class _Health(msgspec.Struct):
 
 class _LoadingError(Exception):
     """The server answers 503: it loads its model."""
+
+
+class IsRouterError(UnrecognisedError):
+    """A router answers, which has no slots of its own: see `router`."""
+
+    def __init__(self, url: str) -> None:
+        note = f"{url} is a llama.cpp router: its models run in servers on other ports; watch those"
+        super().__init__("unsupported", note, "llama.cpp router")
 
 
 class LlamaCppAdapter:
@@ -146,11 +154,7 @@ class LlamaCppAdapter:
         if props is None:
             raise UnexpectedError(f"answers GET /props with {reply.status} and no properties")
         if props.role == "router":
-            raise UnrecognisedError(
-                "unsupported",
-                f"{self._url} is a llama.cpp router: its models run in servers on other ports; watch those",
-                "llama.cpp router",
-            )
+            raise IsRouterError(self._url)
         self._props, self._props_at = props, reply.at
         return props
 
