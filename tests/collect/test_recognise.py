@@ -15,7 +15,6 @@ from agenttop.collect.engine.harmless import PROBES as PATHS
 from agenttop.collect.engine.http import CutError, EngineError, RefusedError, TimedOutError
 from agenttop.collect.engine.kind import Circumstances
 from agenttop.collect.engine.kinds.llamacpp.adapter import LlamaCppAdapter
-from agenttop.collect.engine.kinds.openai import OpenAIAdapter
 from agenttop.collect.engine.kinds.vllm.adapter import VllmAdapter
 from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.process import Command, ServerProcess
@@ -49,7 +48,6 @@ async def verdict(url: str, key: str | None = None) -> UnrecognisedError:
 async def test_other_engines_are_named(routes: Mapping[str, Any], name: str) -> None:
     with imitate.serves(routes) as server:
         adapter = await recognise(server.url)
-        assert isinstance(adapter, OpenAIAdapter)
         assert adapter.name == name
         await adapter.client.close()
         asked = {line.split(" ")[1] for line in server.asked}
@@ -133,19 +131,19 @@ async def test_a_locked_vllm_is_told_by_a_second_sign() -> None:
 
 
 async def test_what_the_generic_adapter_tells() -> None:
-    with imitate.serves(imitate.SGLANG) as server:
+    with imitate.serves(imitate.GENERIC) as server:
         adapter = await recognise(server.url)
         reading = await adapter.poll()
         await adapter.client.close()
         asked = [line.split(" ")[1] for line in server.asked]
     sample = reading.sample
-    assert (sample.name, sample.model) == ("SGLang", "tiny")
+    assert (sample.name, sample.model, sample.context_limit_tokens) == ("openai", "some-model", 4096)
     assert sample.state == "ok"
     figures = ("running", "waiting", "kv_used_tokens", "kv_pool_tokens", "decode_tok_s", "prefill_tok_s")
     assert [getattr(sample, name) for name in figures] == [None] * len(figures)
     told = {frame.what.removeprefix(f"{server.url}:"): frame.why for frame in reading.missing}
     assert set(figures) <= set(told)
-    assert all(why and "SGLang" in why for why in told.values())
+    assert all("its own agents' streams" in (told[name] or "") for name in figures)
     assert "/metrics" not in asked
 
 
@@ -201,15 +199,13 @@ async def test_llama_cpp_under_another_path() -> None:
     assert f"use {server.url}" in found.note
 
 
-async def test_a_router_is_named_and_left_alone() -> None:
-    with imitate.serves(imitate.ROUTER, server="llama.cpp") as server:
+async def test_a_router_is_found_out_by_its_properties() -> None:
+    with imitate.serves(imitate.ROUTER, server="llama.cpp", kind="llama.cpp") as server:
         adapter = await recognise(server.url)
-        with pytest.raises(UnrecognisedError) as caught:
-            await adapter.poll()
+        reading = await adapter.poll()
         await adapter.client.close()
-        assert {line.split(" ")[1] for line in server.asked} == {"/props"}
-    assert (caught.value.state, caught.value.name) == ("unsupported", "llama.cpp router")
-    assert "other ports" in caught.value.note
+        assert "GET /slots" not in server.asked
+    assert (reading.sample.name, reading.sample.front) == ("llama.cpp router", True)
 
 
 @pytest.mark.parametrize(
