@@ -11,8 +11,6 @@ import math
 import msgspec
 
 from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading
-from agenttop.collect.engine.counters import CounterWindow, LandingRate
-from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.http import (
     CutError,
     EngineClient,
@@ -22,8 +20,9 @@ from agenttop.collect.engine.http import (
 )
 from agenttop.collect.engine.kinds.openai import Models
 from agenttop.collect.engine.kinds.vllm import frames
-from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills, read
+from agenttop.collect.engine.kinds.vllm.metrics import Figures, read
 from agenttop.collect.engine.kinds.vllm.stillness import Stillness
+from agenttop.collect.engine.kinds.vllm.work import Work
 from agenttop.collect.engine.preemption import PreemptionWatch
 from agenttop.collect.process import Command
 from agenttop.model.frames import EngineSample, Event, LatencySample
@@ -81,13 +80,10 @@ class VllmAdapter:
 
     def _forget(self) -> None:
         """Another process: nothing seen before belongs to it."""
-        self._window = CounterWindow()
-        self._prefill = LandingRate()
-        self._prefills = Prefills()
+        self._work = Work(self._url)
         self._preemption = PreemptionWatch(self.name, self._url)
         self._stillness = Stillness()
         self._frozen_s: float | None = None
-        self._latency = LatencyWindow(self._url)
 
     async def alive(self) -> bool:
         """`/version` needs no engine core and no key."""
@@ -118,9 +114,9 @@ class VllmAdapter:
         latencies: list[LatencySample] = []
         if found is not None:
             events += self._take_in(found)
-            rates = self._rates(found)
+            rates = self._work.rates(found)
             if not self._several:
-                latencies = self._latency.add(found.at, found.histograms)
+                latencies = self._work.latencies(found)
             sample = frames.with_figures(sample, found, rates, self._given, self._frozen_s is None)
         doubts = frames.Doubts(
             absent=self._absent,
@@ -196,13 +192,10 @@ class VllmAdapter:
     def _take_in(self, found: Figures) -> list[Event]:
         """Bring the rates up to date; a restart, and what else this look shows, as events."""
         restarted = self._is_another_process(found)
-        gauges: dict[str, float | None] = {"running": found.running}
-        if self._window.add(found.at, found.counters, gauges):
+        if self._work.add(found):
             restarted = not self._several
             self._forget()
-            self._window.add(found.at, found.counters, gauges)
-        prefilling = self._prefills.update(found)
-        self._prefill.add(found.at, found.computed, prefilling)
+            self._work.add(found)
         events = self._preemption.look(
             found.at,
             running=found.running,
@@ -211,24 +204,10 @@ class VllmAdapter:
             preemptions=found.preemptions,
             kv_fraction=found.pool.fullest_fraction,
         )
-        was_frozen, self._frozen_s = self._frozen_s, self._stillness.look(found, prefilling)
+        was_frozen, self._frozen_s = self._frozen_s, self._stillness.look(found, self._work.prefilling)
         if was_frozen is None and self._frozen_s is not None:
             events.append(self._frozen(found, self._frozen_s))
         return [self._restart(found.at), *events] if restarted else events
-
-    def _rates(self, found: Figures) -> frames.Rates:
-        window = self._window
-        span = window.span_s
-        return frames.Rates(
-            window_s=span,
-            decode=window.rate("output"),
-            prefill=self._prefill.rate() if span is not None else None,
-            running=window.mean("running"),
-            drafts=window.rate("drafts"),
-            drafted=window.rate("drafted"),
-            accepted=window.rate("accepted"),
-            parts={part.name: window.rate(f"output/{part.name}") for part in found.parts},
-        )
 
     def _is_another_process(self, found: Figures) -> bool:
         """By the start time of the process.
