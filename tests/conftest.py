@@ -12,7 +12,7 @@ Fixtures
                         start_llama(shape=STEADY)             slow enough to look at a request in progress
                         start_llama(wheel=llama_wheel("10068"))   an older build
                     It takes 0.2 s. See tests/servers.py for kill(), freeze(), chat(), background_chat().
-    llama_wheel     `llama_wheel(build) -> Path`: an older build of llama.cpp (tests/wheels.py), installed once;
+    llama_wheel     `llama_wheel(build) -> Path`: an older build (tests/wheels.py), installed once;
                     skips where there is no package index.
     start_sim       `start_sim(**options) -> Simulated`: a simulated engine of this test's own, gone when the
                     test ends. Options are those of `agenttop sim`, the model is `tiny`; tests/simulated.py:

@@ -1,4 +1,4 @@
-"""Real llama.cpp servers of three generations: read at rest and at work, and asked nothing beyond the list."""
+"""Real llama.cpp servers of three generations: read at rest and at work, asked nothing beyond the list."""
 
 from __future__ import annotations
 
