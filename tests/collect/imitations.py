@@ -110,7 +110,11 @@ KOBOLD = {
     # imitates llama.cpp's and others' replies
     "/props": {"chat_template": "", "total_slots": 1, "default_generation_settings": {"n_ctx": 4096}},
     "/v1/models": {"object": "list", "data": [{"id": "koboldcpp/m", "owned_by": "koboldcpp"}]},
-    "/api/extra/version": {"result": "KoboldCpp", "version": "1.99"},
+    "/api/extra/version": samples.body("koboldcpp/handmade/version.json"),
+    "/api/version": {"version": "0.7.0"},  # Ollama's, it says
+    "/api/extra/perf": samples.body("koboldcpp/handmade/perf.json"),
+    "/api/v1/model": {"result": "koboldcpp/Qwen3-8B-Q4_K_M"},
+    "/api/extra/true_max_context_length": {"value": 8192},
 }
 TGI = {"/info": {"model_id": "m", "max_total_tokens": 4096, "version": "3.3"}}
 TENSORRT_LLM = {
@@ -119,8 +123,11 @@ TENSORRT_LLM = {
     "/health": "",
 }
 LM_STUDIO = {
-    "/v1/models": {"object": "list", "data": [{"id": "m", "owned_by": "organization_owner"}]},
-    "/api/v0/models": {"data": [{"id": "m", "compatibility_type": "gguf"}]},
+    # answers what it does not know with 200
+    **{path: {"error": f"Unexpected endpoint or method. (GET {path})"} for path in PROBES},
+    "/v1/models": samples.body("lm_studio/handmade/v1_models.json"),
+    "/api/v0/models": samples.body("lm_studio/handmade/v0.json"),
+    "/api/v1/models": samples.body("lm_studio/handmade/v1.json"),
 }
 GENERIC = {"/v1/models": {"object": "list", "data": [{"id": "some-model", "max_model_len": 4096}]}}
 ROUTER = {

@@ -30,9 +30,10 @@ PROBES = frozenset(
 """What may be asked of a server before it is known: on every engine these answer from memory, or with 404.
 `/metrics` is not here: TensorRT-LLM's empties a queue. `/health` is not: SGLang's runs inference."""
 
-CONFIRMATIONS = frozenset({"/load"})
+CONFIRMATIONS = frozenset({"/load", "/openapi.json"})
 """What may be asked once another reply points to an engine on which it is harmless. On vLLM `/load` tells a
-number from memory; elsewhere a path of this name may load something."""
+number from memory; elsewhere a path of this name may load something. `/openapi.json` describes an API, and
+takes some servers a second to write."""
 
 _NEVER = re.compile(
     r"""(?:/v\d)?/(?:

@@ -28,6 +28,15 @@ class Sign(msgspec.Struct, frozen=True):
     `harmless.CONFIRMATIONS`."""
 
 
+class Fragile(msgspec.Struct, frozen=True, kw_only=True):
+    """How an engine is told whose list of models may not even be asked for."""
+
+    may_be: Callable[[Reply], bool]
+    """Whether an answer of any status to `/props` may be its own."""
+    sign: Sign
+    """Asked then, before the list of models. Its path may also be one of `harmless.CONFIRMATIONS`."""
+
+
 class ProcessLook(msgspec.Struct, frozen=True, kw_only=True):
     """How its process looks from outside."""
 
@@ -78,6 +87,8 @@ class EngineKind(msgspec.Struct, frozen=True, kw_only=True):
     owners: tuple[str, ...] = ()
     """`owned_by` of the first entry of `/v1/models`, in lower case."""
     signs: tuple[Sign, ...] = ()
+    fragile: Fragile | None = None
+    """For an engine that GET `/v1/models` harms: where it is told by this, no usual question is put."""
     look: ProcessLook = ProcessLook()
     rank: int = 50
     """Lower ones are asked first: imitators before those they imitate, unless the signs of these are beyond

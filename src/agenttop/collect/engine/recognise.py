@@ -110,7 +110,8 @@ class _Look:
             answer = found or by_process
         else:
             answer = by_process if found.name in {GENERIC, *by_process.imitates} else found
-        if answer is None or (found is None and not self._answered):
+        # A server that wants a key for everything is known by its process; its adapter tells what is open.
+        if answer is None or (found is None and not (self._answered or self._locked)):
             raise self._nothing()
         return answer
 
@@ -122,6 +123,9 @@ class _Look:
             self._judge_llama(first)
             if is_llama(first):
                 return known.named(LLAMA)
+        fragile = await self._fragile(first)
+        if fragile is not None:
+            return fragile
         models = self._models = await self._ask("/v1/models")
         owner = _owner(models)
         if owner:
@@ -139,6 +143,19 @@ class _Look:
         told = version is not None and version.status == 200 and version.has("version")
         if models is not None and models.status == 404 and not told:
             return await self._by_metrics()
+        return None
+
+    async def _fragile(self, first: Reply | None) -> EngineKind | None:
+        """The engine that the usual questions would harm, where it is one: by its process or its replies."""
+        seen = (await self.circumstances()).process
+        by_process = kind_of(seen.command) if seen is not None else None
+        if by_process is not None and by_process.fragile is not None:
+            return by_process
+        for kind in registry().kinds:
+            if first is not None and kind.fragile is not None and kind.fragile.may_be(first):
+                reply = await self._ask(kind.fragile.sign.path)
+                if reply is not None and reply.status == 200 and kind.fragile.sign.shows(reply):
+                    return kind
         return None
 
     async def _is_seen(self, sign: Sign, replies: dict[str, Reply | None]) -> bool:

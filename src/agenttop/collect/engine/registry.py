@@ -83,6 +83,8 @@ def problem_of(kind: EngineKind) -> str:
     if never:
         return f"it asks for GET {clean(never[0], 60)}, which changes engines"
     confirming = {sign.confirmed_by.path for sign in kind.signs if sign.confirmed_by is not None}
+    if kind.fragile is not None:
+        confirming.add(kind.fragile.sign.path)
     strange = {sign.path for sign in kind.signs} - harmless.PROBES
     strange |= confirming - harmless.PROBES - harmless.CONFIRMATIONS
     if strange:

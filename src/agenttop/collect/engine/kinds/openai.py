@@ -11,6 +11,7 @@ import msgspec
 from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, Reasons
 from agenttop.collect.engine.http import EngineClient, EngineError, Reply, UnexpectedError
 from agenttop.collect.engine.kind import GENERIC, Circumstances, EngineKind
+from agenttop.collect.engine.stated import STREAMS, Stated, StatedAdapter
 from agenttop.model.frames import EngineSample
 from agenttop.model.text import clean
 
@@ -122,9 +123,15 @@ def allowed_paths(name: str) -> frozenset[str]:
     return frozenset(path for path in paths if path is not None)
 
 
+ABOUT = Stated(
+    name=GENERIC,
+    why=f"an OpenAI-compatible API tells which models it serves and nothing of its work; {STREAMS}",
+)
+
+
 def _adapter(client: EngineClient, seen: Circumstances) -> EngineAdapter:
-    return OpenAIAdapter(client, GENERIC, pid=seen.pid)
+    return StatedAdapter(client, ABOUT, pid=seen.pid)
 
 
-KIND = EngineKind(name=GENERIC, allowed_paths=allowed_paths(GENERIC), adapter=_adapter, rank=1000)
+KIND = EngineKind(name=GENERIC, allowed_paths=ABOUT.allowed, adapter=_adapter, rank=1000)
 """For what is no other kind; it is not in the entry-point group."""
