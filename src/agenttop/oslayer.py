@@ -164,3 +164,46 @@ def run_loop(main: Any) -> Any:
         except ImportError:
             pass
     return asyncio.run(main)
+
+
+def open_files_limit() -> int | None:
+    """How many files and sockets this process may hold open; None where there is no such limit."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def locked_memory_limit() -> int | None:
+    """How many bytes a process of this user may hold in RAM; None where there is no such limit."""
+    if sys.platform != "linux":
+        return None
+    import resource
+
+    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def clock_is_synchronised() -> bool | None:
+    """Whether the kernel says that somebody keeps the wall clock right; None where it does not tell.
+
+    Asking needs no rights: `adjtimex` with nothing to change.
+    """
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    time_error, size_of_timex = 5, 208
+    try:
+        adjtimex = ctypes.CDLL(None, use_errno=True).adjtimex
+        state = int(adjtimex(ctypes.create_string_buffer(2 * size_of_timex)))
+    except (OSError, AttributeError):
+        return None
+    return state != time_error if state >= 0 else None
+
+
+def is_root() -> bool:
+    """Whether this process may look at everybody's processes."""
+    return sys.platform != "win32" and os.geteuid() == 0

@@ -1,213 +1,257 @@
-"""`agenttop doctor`: what can be seen here, what cannot, and why."""
+"""`agenttop doctor`: what can be seen here, what cannot, and why; engine by engine and figure by figure."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import os
-import shutil
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agenttop.commands.arguments import watch_arguments
+from agenttop.commands.doctor_host import PACKAGES, Check, check
 
 if TYPE_CHECKING:
+    from agenttop.commands.doctor_figures import Seen
+    from agenttop.model.frames import EngineSample
     from agenttop.view.store import Store
 
 SCHEMA = 1
+LOOK_S = 2.0
+SEARCH_S = 4.0
+"""Where engines have to be found first."""
+_NO_ENGINE = "no engine found on this host"
+_EPILOG = """\
+It makes the same requests as the console, for two seconds. Marks: ✓ seen, – not there and why, · nothing to
+measure now, ✗ wrong.
 
-PACKAGES = (
-    ("textual", None),
-    ("httpx", None),
-    ("psutil", None),
-    ("nvidia-ml-py", None),
-    ("msgspec", None),
-    ("httptools", None),
-    ("uvloop", "token time stamps are 2 to 6 times less exact without it"),
-    ("xllamacpp", "without it `agenttop demo` runs a simulated engine: pip install 'agenttop[demo]'"),
-    ("pandas", "recordings as DataFrames: pip install 'agenttop[analysis]'"),
-    ("pyarrow", "needed for `export --to parquet`: pip install 'agenttop[parquet]'"),
-)
-
-LEAST_FREE_BYTES = 500 * 1024 * 1024
+Exit codes: 0 what was named can be read; 1 an engine named with --url cannot; 2 the command line is wrong.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of `doctor`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
     watch_arguments(parser, recording="never")
     parser.add_argument("--json", action="store_true", help="one JSON object, schema 1")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Look around and report. Exit code 1 when a named engine cannot be read."""
+    from agenttop.commands.doctor_host import Clock
     from agenttop.commands.gather import look
     from agenttop.commands.once import exit_code
     from agenttop.commands.settings import from_arguments
+    from agenttop.node.settings import ways_of
     from agenttop.view.store import Store
 
     settings = from_arguments(arguments)
-    frames = look(settings, 2.0)
+    ways = ways_of(settings)
+    clock = Clock()
+    frames = look(settings, LOOK_S if settings.urls else SEARCH_S)
     store = Store()
     store.feed(frames, max(frame.t for frame in frames))
-    checks = [*_program(), *_terminal(), *_files(), *_host(store), *_gpus(store), *_engines(store)]
-    if not store.engines:
-        checks.append(
-            _check("engine", None, "no engine found on this host", "start one, or name it with --url")
-        )
+    seen = seen_engines(store)
+    machine = [*_machine(), *clock.checks(), *_host(store), *_gpus(store)]
+    reports = [engine_report(each, ways.to(each.sample.url).in_words()) for each in seen]
     if arguments.json:
         from agenttop.commands.cells import json_text
 
-        sys.stdout.write(json_text({"schema": SCHEMA, "checks": checks}))
+        checks = [*machine, *(_engine_checks(seen) or [_no_engine()])]
+        sys.stdout.write(json_text({"schema": SCHEMA, "checks": checks, "engines": reports}))
     else:
-        sys.stdout.write("\n".join(map(_line, checks)) + "\n")
+        sys.stdout.write(_text(machine, seen, reports))
     return exit_code(store, settings.urls)
 
 
-def _check(what: str, good: bool | None, text: str, fix: str | None = None) -> dict[str, Any]:
-    """One finding. `good` is None for what is absent without being an error."""
-    return {
-        "what": what,
-        "status": {True: "ok", False: "bad", None: "absent"}[good],
-        "text": text,
-        "fix": fix,
-    }
+def _machine() -> list[Check]:
+    from agenttop.commands import doctor_host as host
 
-
-def _line(check: dict[str, Any]) -> str:
-    glyph = {"ok": "✓", "bad": "✗", "absent": "–"}[check["status"]]
-    fix = f"  → {check['fix']}" if check["fix"] else ""
-    return f"{glyph} {check['what']:<22} {check['text']}{fix}"
-
-
-def _program() -> list[dict[str, Any]]:
-    import agenttop
-
-    version = ".".join(map(str, sys.version_info[:3]))
-    checks = [_check("agenttop", True, f"{agenttop.__version__} on Python {version}")]
-    for package, use in PACKAGES:
-        try:
-            checks.append(_check(package, True, importlib.metadata.version(package)))
-        except importlib.metadata.PackageNotFoundError:
-            checks.append(_check(package, None, "not installed", use))
-    return checks
-
-
-def _terminal() -> list[dict[str, Any]]:
-    size = shutil.get_terminal_size()
-    term = os.environ.get("TERM", "")
-    tty = sys.stdout.isatty()
-    if not tty:
-        return [_check("terminal", None, "output is not a terminal: commands print plain text")]
-    wide = size.columns >= 80 and size.lines >= 24
-    colours = os.environ.get("COLORTERM", "") or ("256 colours" if "256" in term else "few colours")
-    encoding = (sys.stdout.encoding or "").lower()
     return [
-        _check(
-            "terminal",
-            wide,
-            f"{size.columns}x{size.lines}, TERM={term or 'unset'}, {colours}",
-            None if wide else "the console needs 80x24",
-        ),
-        _check(
-            "terminal encoding",
-            encoding.startswith("utf"),
-            encoding or "unknown",
-            None if encoding.startswith("utf") else "set a UTF-8 locale, e.g. LANG=C.UTF-8",
-        ),
+        *host.program(),
+        *host.plug_ins(),
+        *host.terminal(),
+        *host.files(),
+        *host.rights(),
+        *host.limits(),
     ]
 
 
-def _files() -> list[dict[str, Any]]:
-    from agenttop import paths
-    from agenttop.errors import AgenttopError
+def _no_engine() -> Check:
+    return check("engine", None, _NO_ENGINE, "start one, or name it with --url")
+
+
+def _text(machine: Sequence[Check], seen: Sequence[Seen], reports: Sequence[dict[str, Any]]) -> str:
+    from agenttop.commands import doctor_text as text
+
+    width = text.width_of_terminal()
+    lines: list[str] = []
+    for each in text.together(machine, [package for package, _ in PACKAGES]):
+        lines += text.check_line(each, width)
+    if not seen:
+        lines += ["", *text.check_line(_no_engine(), width)]
+    for one, report in zip(seen, reports, strict=True):
+        lines += ["", *text.check_line(_engine(one.sample), width)]
+        read = report["read"]
+        lines += text.plain_line("may be asked", _asked(read), width)
+        lines += text.plain_line("reached", read["access"], width)
+        for part in report["parts"]:
+            lines += text.plain_line(part["role"], _part(part), width)
+        lines += text.figure_lines(report["figures"], width)
+        for other in report["notes"]:
+            lines += text.line("absent", other["what"], other["why"], other["fix"], width, indent=2)
+    return "\n".join(lines) + "\n"
+
+
+def _asked(read: dict[str, Any]) -> str:
     from agenttop.model import units
 
-    checks = []
-    try:
-        folder = paths.recordings()
-        free = shutil.disk_usage(folder).free
-        enough = free >= LEAST_FREE_BYTES
-        text = f"{folder}, {units.size(free)} free"
-        checks.append(
-            _check("recordings", enough, text, None if enough else "set AGENTTOP_RECORDINGS elsewhere")
-        )
-    except (AgenttopError, OSError) as error:
-        checks.append(
-            _check("recordings", False, str(error), "set AGENTTOP_RECORDINGS to a folder you may write to")
-        )
-    try:
-        checks.append(_check("sessions", True, str(paths.sessions())))
-    except (AgenttopError, OSError) as error:
-        checks.append(
-            _check("sessions", False, str(error), "set AGENTTOP_RUNTIME to a folder you may write to")
-        )
-    return checks
+    words = f"GET {' '.join(read['paths'])}" if read["paths"] else "nothing"
+    if read["every_s"] is not None:
+        words += f"; every {units.seconds(read['every_s'])}"
+    if read["reply_s"] is not None:
+        words += f"; the last reply took {units.seconds(read['reply_s'])}"
+    if read["age_s"] is not None:
+        words += f", {units.seconds(read['age_s'])} ago"
+    return words
 
 
-def _host(store: Store) -> list[dict[str, Any]]:
+def _part(part: dict[str, Any]) -> str:
+    told = [part["part"], part["state"], part["note"]]
+    return ", ".join(str(each) for each in told if each)
+
+
+def seen_engines(store: Store) -> list[Seen]:
+    """What a look has shown of each engine that is still there."""
+    from agenttop.commands.doctor_figures import Seen
+
+    return [
+        Seen(
+            sample=sample,
+            slots=[slot for (engine, _), slot in sorted(store.slots.items()) if engine == url],
+            latencies=list(store.latencies.get(url, {}).values()),
+            parts=list(store.parts.get(url, {}).values()),
+            missing=[each for each in store.missing.values() if each.subject_and_field[0] == url],
+        )
+        for url, sample in store.engines.items()
+    ]
+
+
+def engine_report(seen: Seen, access: str) -> dict[str, Any]:
+    """One engine as it stands in the JSON."""
+    import msgspec
+
+    from agenttop.commands.doctor_figures import rows, unread
+
+    sample = seen.sample
+    readable = sample.state in ("ok", "busy", "asleep")
+    return {
+        "url": sample.url,
+        "engine": sample.name,
+        "version": sample.version,
+        "state": sample.state,
+        "note": sample.note,
+        "simulated": sample.simulated,
+        "front": sample.front,
+        "behind": sample.behind,
+        "read": {
+            "paths": _paths(sample),
+            "every_s": sample.poll_every_s,
+            "reply_s": sample.reply_s,
+            "age_s": sample.age_s,
+            "access": access,
+        },
+        "figures": [msgspec.to_builtins(row) for row in rows(seen)] if readable else [],
+        "parts": [
+            {"part": part.part, "role": part.role, "state": part.state, "url": part.url, "note": part.note}
+            for part in seen.parts
+        ],
+        "notes": [
+            {"what": each.subject_and_field[1], "why": each.why, "fix": each.fix}
+            for each in unread(seen.missing)
+        ],
+    }
+
+
+def _paths(sample: EngineSample) -> list[str]:
+    """What may be asked of this engine: no more than its adapter's list allows."""
+    from agenttop.collect.engine.kinds import openai, simulated
+    from agenttop.collect.engine.registry import registry
+
+    kind = openai.KIND if sample.name == openai.KIND.name else registry().named(sample.name)
+    paths = set(kind.allowed_paths) if kind is not None else set()
+    return sorted(paths | ({simulated.PATH} if sample.simulated else set()))
+
+
+def _host(store: Store) -> list[Check]:
     from agenttop.model import units
 
     checks = []
     session, host = store.session, store.host
     if session is not None:
         cpu = f"{session.cpu or 'unknown CPU'}, {session.cores_logical} logical cores"
-        checks.append(_check("host", True, f"{session.host}, {session.os}, {cpu}"))
+        checks.append(check("host", True, f"{session.host}, {session.os}, {cpu}"))
     if host is not None:
         text = f"{units.size(host.ram_used_bytes)} of {units.size(host.ram_total_bytes)} used"
-        checks.append(_check("memory", True, text))
+        checks.append(check("memory", True, text))
     return [*checks, *_absent(store, "host")]
 
 
-def _gpus(store: Store) -> list[dict[str, Any]]:
+def _gpus(store: Store) -> list[Check]:
     from agenttop.model import units
     from agenttop.view.simulated import is_simulated
 
-    checks = [
-        _check(
-            f"GPU{gpu.index}",
-            gpu.state == "ok",
-            f"{gpu.name}, {units.size(gpu.mem_total_bytes)}, {gpu.state}"
-            + (", SIMULATED" if is_simulated(gpu) else ""),
-        )
-        for gpu in store.gpus.values()
-    ]
+    checks = []
+    for gpu in store.gpus.values():
+        text = f"{gpu.name}, {units.size(gpu.mem_total_bytes)}, {gpu.state}"
+        text += f", driver {gpu.driver}" if gpu.driver else ""
+        text += ", SIMULATED" if is_simulated(gpu) else ""
+        checks.append(check(f"GPU{gpu.index}", gpu.state == "ok", text))
     absent = _absent(store, "gpu")
     if any(engine.simulated for engine in store.engines.values()):
         absent = [
-            check | {"text": f"of this machine, not of the simulated one: {check['text']}"}
-            for check in absent
+            each | {"text": f"of this machine, not of the simulated one: {each['text']}"} for each in absent
         ]
     return [*checks, *absent]
 
 
-def _absent(store: Store, prefix: str) -> list[dict[str, Any]]:
+def _absent(store: Store, prefix: str) -> list[Check]:
     """What is missing under a prefix, and why."""
     return [
-        _check(missing.what, None, missing.why, missing.fix)
+        check(missing.what, None, missing.why, missing.fix)
         for missing in store.missing.values()
         if missing.why is not None and missing.what.startswith(prefix)
     ]
 
 
-def _engines(store: Store) -> list[dict[str, Any]]:
+def _engine_checks(seen: Sequence[Seen]) -> list[Check]:
+    """The engines as checks, and what is missing of them."""
     checks = []
-    for url, engine in store.engines.items():
-        if engine.state == "unsupported" and (told := _other_pace(url)) is not None:
-            checks.append(told)
-            continue
-        good = engine.state in ("ok", "busy", "asleep")
-        text = f"{engine.name} {engine.version or ''} at {url}: {engine.state}".replace("  ", " ")
-        if engine.model:
-            text += f", {engine.model}"
-        if engine.simulated:
-            text += f"; SIMULATED {engine.simulated}, {engine.speedup or 1:g}x as fast as life"
-        checks.append(_check("engine", good, text, engine.note))
-        absent = _absent(store, url + ":")
-        checks += [check | {"what": "engine " + check["what"].removeprefix(url + ":")} for check in absent]
+    for each in seen:
+        checks.append(_engine(each.sample))
+        checks += [
+            check(f"engine {frame.subject_and_field[1]}", None, frame.why, frame.fix)
+            for frame in each.missing
+            if frame.why is not None
+        ]
     return checks
 
 
-def _other_pace(url: str) -> dict[str, Any] | None:
+def _engine(engine: EngineSample) -> Check:
+    if engine.state == "unsupported" and (told := _other_pace(engine.url)) is not None:
+        return told
+    good = engine.state in ("ok", "busy", "asleep")
+    text = f"{engine.name} {engine.version or ''} at {engine.url}: {engine.state}".replace("  ", " ")
+    if engine.model:
+        text += f", {engine.model}"
+    if engine.behind:
+        text += f", behind {engine.behind}"
+    if engine.simulated:
+        text += f"; SIMULATED {engine.simulated}, {engine.speedup or 1:g}x as fast as life"
+    return check("engine", good, text, engine.note)
+
+
+def _other_pace(url: str) -> Check | None:
     """An engine that only seems unknown: a simulated one, faster than this look, which goes at the pace of
     life; None for any other. Asks the engine."""
     from agenttop.collect.engine.kinds.simulated import speedup_of
@@ -217,4 +261,4 @@ def _other_pace(url: str) -> dict[str, Any] | None:
     if host is None or pace == 1.0:
         return None
     text = f"SIMULATED {printable(host)} at {url}: runs {pace:g} times as fast as life, this look does not"
-    return _check("engine", True, text, f"watch it in a session of its own: agenttop --url {url}")
+    return check("engine", True, text, f"watch it in a session of its own: agenttop --url {url}")

@@ -34,7 +34,7 @@ def started(settings: NodeSettings, first: Sequence[Command] = ()) -> Iterator[C
 
 
 def look(settings: NodeSettings, window_s: float, clock: Clock | None = None) -> list[Frame]:
-    """All frames of a look of `window_s` seconds, counted from the first sample of every named engine.
+    """All frames of a look of `window_s` seconds, counted from the first answer of every named engine.
 
     Nothing is recorded. Raises AgenttopError when the node does not start.
     """
@@ -62,5 +62,5 @@ def look(settings: NodeSettings, window_s: float, clock: Clock | None = None) ->
 
 
 def _all_seen(frames: list[Frame], urls: Sequence[str]) -> bool:
-    seen = {frame.engine for frame in frames if isinstance(frame, EngineSample)}
+    seen = {frame.engine for frame in frames if isinstance(frame, EngineSample) and frame.state != "starting"}
     return bool(frames) and all(url in seen for url in urls)

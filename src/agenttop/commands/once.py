@@ -86,6 +86,15 @@ def _with_nulls(sample: Any, values: dict[str, Any]) -> dict[str, Any]:
     return {name: values.get(name, getattr(sample, name)) for name in fields if name != "t"}
 
 
+def _frame(sample: Any) -> dict[str, Any]:
+    """A latency or a part of an engine, whose name stands around it."""
+    import msgspec
+
+    values = _with_nulls(sample, msgspec.to_builtins(sample))
+    del values["engine"]
+    return values
+
+
 def _engine(store: Store, url: str) -> dict[str, Any]:
     import msgspec
 
@@ -93,9 +102,12 @@ def _engine(store: Store, url: str) -> dict[str, Any]:
     row = _with_nulls(sample, msgspec.to_builtins(sample))
     row["engine"] = sample.name
     row.pop("name", None)
+    row["latencies"] = [_frame(each) for each in store.latencies.get(url, {}).values()]
+    row["parts"] = [_frame(each) for each in store.parts.get(url, {}).values()]
     row["slots"] = [
         {
             "id": slot.slot,
+            "part": slot.part,
             "phase": slot.phase,
             "context_tokens": slot.context_tokens,
             "context_limit_tokens": slot.context_limit_tokens,
