@@ -36,6 +36,7 @@ Handler = Callable[["HostileServer", socket.socket], None]
 _REASONS = {
     200: "OK",
     302: "Found",
+    400: "Bad Request",
     401: "Unauthorized",
     404: "Not Found",
     501: "Not Implemented",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from agenttop.collect.engine import composite
 from agenttop.collect.engine.base import EngineAdapter, EngineReading
 from agenttop.collect.engine.http import EngineClient
 from agenttop.collect.engine.kind import Circumstances, EngineKind
@@ -15,6 +16,9 @@ from tests.collect import imitations as imitate
 from tests.collect import samples
 
 HERE = "llamacpp/router"
+
+composite.PATIENCE_S = 10.0
+"""A busy machine must not make a server late: what a look at a late one gives is tried by itself."""
 
 
 def llama(slots: Any = None) -> dict[str, Any]:

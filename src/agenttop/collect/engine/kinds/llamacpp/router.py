@@ -102,6 +102,9 @@ class RouterAdapter(FrontAdapter):
         await self._kin.look(again=self._models.has_moved(loaded))
         reasons = Reasons(self._url, self.client.now())
         children = self._children(models, reasons)
+        if loaded and all(_state(models[name]) == "sleeping" for name in loaded):
+            why = "its models sleep until a request comes, and agenttop does not wake them"
+            reasons.add("decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens", why)
         blind = any(frame.what.endswith(":running") for frame in reasons.frames)
         merged = await self._servers.look(children)
         if merged.died:
