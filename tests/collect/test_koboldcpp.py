@@ -14,8 +14,8 @@ from agenttop.collect.engine.kinds.koboldcpp import KIND
 from agenttop.collect.engine.recognise import recognise
 from tests.collect import imitations as imitate
 from tests.collect import samples
+from tests.collect.canned import Scripted, fixes, why
 from tests.collect.mutations import mutated
-from tests.collect.scripted import Scripted, fixes, why
 
 PERF = samples.body("koboldcpp/handmade/perf.json")
 OLD = samples.body("koboldcpp/handmade/perf-2023.json")

@@ -17,8 +17,8 @@ from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.process import Command, ServerProcess
 from tests.collect import imitations as imitate
 from tests.collect import samples
+from tests.collect.canned import Scripted, fixes, why
 from tests.collect.mutations import mutated
-from tests.collect.scripted import Scripted, fixes, why
 
 NEWER, OLDER = samples.body("lm_studio/handmade/v1.json"), samples.body("lm_studio/handmade/v0.json")
 ROUTES = imitate.LM_STUDIO

@@ -18,8 +18,8 @@ from agenttop.collect.process import Command, ServerProcess
 from tests.access import with_key
 from tests.collect import imitations as imitate
 from tests.collect import samples
+from tests.collect.canned import Scripted, fixes, why
 from tests.collect.mutations import mutated
-from tests.collect.scripted import Scripted, fixes, why
 
 BATCHED = samples.series("vllm_mlx/batched4.jsonl")
 SIMPLE = samples.series("vllm_mlx/simple1.jsonl")
