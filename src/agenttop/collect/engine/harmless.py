@@ -38,7 +38,7 @@ takes some servers a second to write."""
 _NEVER = re.compile(
     r"""(?:/v\d)?/(?:
         terminate | shutdown | exit | stop\w* | restart | kill | abort\w* | cancel\w*
-      | health_generate | generate\w* | completions? | chat.* | embeddings?
+      | health_generate | health/drain | generate\w* | completions? | chat.* | embeddings?
       | api/(?:generate|chat|embed\w*|pull|push)
       | api/extra/generate/\w+ | api/extra/abort
       | upstream/.* | unload\w* | load_model\w* | models/(?:load|unload) | api/models/unload.* | model/\w+
