@@ -1,133 +1,107 @@
-"""An engine whose replies change between looks, on a clock that the test moves, read by its own adapter."""
+"""An engine whose replies change between looks, read by one adapter on a clock that the test moves."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from agenttop.collect.engine.base import ChangedError, EngineReading
-from agenttop.collect.engine.http import (
-    BODY_LIMIT,
-    EngineClient,
-    EngineError,
-    NotAllowedError,
-    Reply,
-    TooBigError,
-    UnauthorisedError,
-)
-from agenttop.collect.engine.kind import Circumstances, EngineKind
+from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, UnrecognisedError
+from agenttop.collect.engine.http import EngineClient, EngineError
+from agenttop.collect.engine.kind import Circumstances
+from agenttop.collect.engine.registry import registry
+from tests.collect import imitations as imitate
+
+FRACTIONS = ("kv_used_fraction", "kv_fullest_fraction", "prefix_hit_fraction", "draft_acceptance")
 
 
-class CannedClient(EngineClient):
-    """Answers from a table instead of from a socket; what is not in it is a 404."""
+class Played:
+    """Plays one kind of engine: `async with` it, then `look` again and again."""
 
-    def __init__(self, routes: dict[str, Any], allowed: Iterable[str], clock: Scripted) -> None:
-        super().__init__("http://127.0.0.1:1", allowed)
-        self.routes = routes
-        self.asked: list[str] = []
-        self._clock = clock
-        self.now = lambda: clock.now
-
-    async def get(
-        self,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        limit: int = BODY_LIMIT,
-        answer_s: float | None = None,
-    ) -> Reply:
-        if path not in self.allowed or query:
-            raise NotAllowedError(path)
-        self.asked.append(path)
-        found = self.routes.get(path, (404, {"detail": "Not Found"}))
-        status, body = found if isinstance(found, tuple) else (200, found)
-        if isinstance(body, str):
-            body = body.encode()
-        body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        if status in (401, 403):
-            raise UnauthorisedError(f"answers GET {path} with {status}", "")
-        if len(body) > limit:
-            raise TooBigError("too big")
-        return Reply(status, {}, body, self._clock.now, 0.001)
-
-
-class Scripted:
-    """An adapter, and what it is told."""
-
-    def __init__(self, kind: EngineKind, routes: Mapping[str, Any]) -> None:
-        self.kind = kind
+    def __init__(
+        self, kind: str, routes: Mapping[str, Any], seen: Circumstances | None = None, headers: str = ""
+    ) -> None:
+        self.kind = registry().named(kind)
         self.routes = dict(routes)
         self.now = 0.0
-        self._client = CannedClient(self.routes, kind.allowed_paths, self)
-        self.adapter = kind.adapter(self._client, Circumstances())
+        self._seen = seen or Circumstances()
+        self._server = imitate.serves(self.routes, kind=kind, headers=headers)
+
+    async def __aenter__(self) -> Played:
+        self._server.__enter__()
+        self.url = self._server.url
+        self.client = EngineClient(self.url, self.kind.allowed_paths, now=lambda: self.now)
+        self.adapter: EngineAdapter = self.kind.adapter(self.client, self._seen)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.client.close()
+        self._server.__exit__(*error)
 
     @property
     def asked(self) -> list[str]:
-        return self._client.asked
+        return [line.split(" ")[1] for line in self._server.asked]
 
     async def look(self, at: float | None = None, **routes: Any) -> EngineReading:
-        """At this time (else a second later); `metrics="..."` and the like replace what was served."""
-        self.routes |= {f"/{name.replace('__', '/')}": body for name, body in routes.items()}
+        """One look, later by a second or at a time; `metrics=body` changes that route."""
+        self.routes |= {f"/{name}": body for name, body in routes.items()}
         self.now = self.now + 1.0 if at is None else at
         reading = await self.adapter.poll()
-        assert_sound(reading)
+        sound(reading)
         return reading
 
-    async def survives(self, **routes: Any) -> EngineReading | None:
-        """A look at whatever these replies are: a sound reading, or an error that an adapter may raise."""
+    async def looks(self, bodies: Iterable[tuple[float, bytes]]) -> list[EngineReading]:
+        """Looks at `/metrics` as it was at these times."""
+        return [await self.look(at, metrics=body.decode("utf-8", "replace")) for at, body in bodies]
+
+    async def survives(self, at: float | None = None, **routes: Any) -> EngineReading | None:
+        """A look that may fail, but only in one of the ways adapters may fail."""
         try:
-            return await self.look(**routes)
-        except (EngineError, ChangedError):
+            return await self.look(at, **routes)
+        except (EngineError, ChangedError, UnrecognisedError):
             return None
 
-
-def why(reading: EngineReading) -> dict[str, str]:
-    """Field to the reason why it is not shown."""
-    return {frame.what.rpartition(":")[2]: frame.why or "" for frame in reading.missing}
-
-
-def fixes(reading: EngineReading) -> set[str]:
-    return {frame.fix for frame in reading.missing if frame.fix}
+    def why(self, reading: EngineReading) -> dict[str, str | None]:
+        """Reasons by field."""
+        return {frame.what.removeprefix(f"{self.url}:"): frame.why for frame in reading.missing}
 
 
-def assert_sound(reading: EngineReading) -> None:
-    """No NaN, infinity, negative or control character in any frame, fractions within 0..1, and a reason for
-    what is not shown."""
-    frames = [reading.sample, *reading.latencies, *reading.parts, *reading.slots, *reading.missing]
-    for frame in [*frames, *reading.events]:
-        for name, value in msgspec.structs.asdict(frame).items():
-            _assert_sound(f"{type(frame).__name__}.{name}", name, value)
-    shown = msgspec.structs.asdict(reading.sample)
-    for field in why(reading):
-        assert shown.get(field) is None, f"{field} is shown, and has a reason why it is not"
-    for field in (
-        "running",
-        "waiting",
-        "kv_used_fraction",
-        "decode_tok_s",
-        "prefill_tok_s",
-        "kv_pool_tokens",
-    ):
-        assert shown[field] is not None or field in why(reading), f"{field} is missing without a reason"
+def sound(reading: EngineReading) -> None:
+    """No NaN, no infinity, nothing below zero, no share above one, no text for a terminal to act on."""
+    frames = [reading.sample, *reading.slots, *reading.latencies, *reading.parts]
+    for frame in frames:
+        _sound(msgspec.to_builtins(frame))
+    for frame in (reading.sample, *reading.parts):
+        for field in FRACTIONS:
+            value = getattr(frame, field, None)
+            assert value is None or 0 <= value <= 1, (field, value)
+    for told in (*reading.missing, *reading.events):
+        _sound(msgspec.to_builtins(told))
+    told_once = [frame.what for frame in reading.missing]
+    assert len(told_once) == len(set(told_once)), "two reasons for one field"
+    for what in told_once:
+        field = what.rpartition(":")[2]
+        value = getattr(reading.sample, field, None)
+        assert value in (None, {}) or field in ("prefix_hits_tokens_total", "decode_tok_s"), (
+            f"{field} is shown ({value!r}), and said to be missing"
+        )
 
 
-def _assert_sound(where: str, name: str, value: Any) -> None:
-    if isinstance(value, bool) or value is None:
+def _sound(value: object) -> None:
+    if isinstance(value, bool):
         return
-    if isinstance(value, int | float):
-        assert math.isfinite(value), where
-        assert value >= 0, where
-        assert value < 1e16, where
-        if name.endswith("_fraction") or name == "draft_acceptance":
-            assert value <= 1, where
+    if isinstance(value, float | int):
+        assert math.isfinite(value)
+        assert 0 <= value < 1e16
     elif isinstance(value, str):
-        assert value.isprintable(), where
-        assert len(value) < 500, where
+        assert value.isprintable()
+        assert len(value) < 600
     elif isinstance(value, dict):
         for key, each in value.items():
-            _assert_sound(where, "", key)
-            _assert_sound(where, "", each)
+            _sound(key)
+            _sound(each)
+    elif isinstance(value, list):
+        for each in value:
+            _sound(each)

@@ -51,6 +51,9 @@ _EARLY_S = 0.3
 _STILL_S = 25.0
 """Counters that have not moved for so long stand still; before that the next round may only be due."""
 
+_LEAST_S = 18.0
+"""Over one round alone a rate may be twice as high as it is, or nothing."""
+
 _NO_FIGURES = "its metrics page holds nothing of vLLM's"
 _LOG_FIX = "set log_engine_metrics: true in the LLMConfig, and leave disable_log_stats out of engine_kwargs"
 _NAME_FIX = "name the metrics port of its node with --url: ray start --metrics-export-port PORT sets it"
@@ -224,6 +227,8 @@ class RayServeAdapter:
         found = self._figures
         t = found.at if found is not None else self.client.now()
         rates = self._work.rates(found) if found is not None else frames.Rates()
+        if (rates.window_s or 0.0) < _LEAST_S:
+            rates = frames.Rates()
         limit = self._model.metadata.max_request_context_length or self._model.max_model_len or 0
         sample = EngineSample(
             t=t,
