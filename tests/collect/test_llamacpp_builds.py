@@ -25,6 +25,8 @@ pytestmark = pytest.mark.engine
 Wheel = Callable[[str], Path]
 StartServer = Callable[..., LlamaServer]
 BUILDS = sorted(GENERATIONS)
+LEAST_LOOKS = 5
+"""More than the ten seconds are taken where the machine is so busy that they bring fewer."""
 
 
 async def state_of(watch: EngineWatch, state: str = "ok") -> None:
@@ -80,26 +82,26 @@ class Watched:
         self.shown = self.counted = 0.0
         self.looks = 0
         self.phases: set[str] = set()
-        self.shares: list[float] = []
 
     async def follow(self, seconds: float) -> None:
         await state_of(self.watch)
         talkers = [Talker(self.server) for _ in range(2)]
         await until_async(lambda: all(talker.arrivals for talker in talkers))
         begun = time.monotonic()
-        while time.monotonic() < begun + seconds + 3.5:
+        while (passed := time.monotonic() - begun) < seconds or (self.looks < LEAST_LOOKS and passed < 45):
             reading = await self.watch.poll()
             sample = reading.sample
             end = sample.t - (sample.age_s or 0)
             self.phases |= {slot.phase for slot in reading.slots}
-            if reading.slots and sample.decode_tok_s and sample.window_s:
+            # What a slow reply says was true some time before it came, and a floor says that it is one: such
+            # looks are not compared.
+            prompt = sample.poll_every_s == 1.0 and bool(reading.slots)
+            if prompt and not sample.decode_is_floor and sample.decode_tok_s and sample.window_s:
                 start = end - sample.window_s
                 if start > begun:
                     self.looks += 1
                     self.shown += sample.decode_tok_s * sample.window_s
                     self.counted += sum(talker.between(start, end) for talker in talkers)
-                    rates = [slot.decode_tok_s or 0.0 for slot in reading.slots]
-                    self.shares.append(sum(rates) / sample.decode_tok_s)
             await asyncio.sleep(0.9)
         for talker in talkers:
             talker.stop()
@@ -119,7 +121,7 @@ async def test_rates_at_work_agree_with_the_clients_own_count(
     await asyncio.gather(*(each.follow(10.0) for each in all_watched))
     allowed = {f"GET {path}" for path in PROBES | KIND.allowed_paths}
     for each in all_watched:
-        assert each.looks >= 3, each.build
+        assert each.looks >= LEAST_LOOKS, each.build
         assert each.shown == pytest.approx(each.counted, rel=0.05), each.build
         assert "decode" in each.phases
         assert set(each.listener.asked) <= allowed, each.build
