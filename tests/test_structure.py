@@ -21,8 +21,11 @@ HOMES = {
     "psutil": (
         "collect/host.py",
         "collect/own.py",
+        "collect/children.py",
         "collect/discovery.py",
+        "collect/listening.py",
         "collect/cgroup.py",
+        "collect/children.py",
         "oslayer.py",
     ),
     "httpx": ("collect/engine/http.py",),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agenttop.collect import discovery, hints, listening, procfs
+from agenttop.collect import discovery, hints, listening, procfs, sockdiag
 from agenttop.collect.containers import Published
 from agenttop.collect.discovery import Finder, Found, find_engines, process_at
 from agenttop.collect.engine import recognise
@@ -397,6 +399,33 @@ def test_listeners_of_this_host() -> None:
         assert [each.address for each in mine] == ["127.0.0.1"]
         assert mine[0].inode in procfs.sockets_of(os.getpid())
     assert procfs.sockets_of(2**30) == set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_the_kernel_tells_the_same_as_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = sockdiag.listeners()
+    if asked is None:
+        pytest.skip("not to be had here")
+    with socket.create_server(("127.0.0.1", 0)) as four, socket.socket(socket.AF_INET6) as six:
+        six.bind(("::1", 0))
+        six.listen()
+        mine = {four.getsockname()[:2], six.getsockname()[:2]}
+        for each in (sockdiag.listeners(), procfs._listed(Path("/"))):
+            assert each is not None
+            told = {(one.address, one.port): one for one in each}
+            assert mine <= set(told)
+            inodes = {told[one].inode for one in mine}
+            assert inodes <= procfs.sockets_of(os.getpid())
+            assert {told[one].user for one in mine} == {os.geteuid()}
+    monkeypatch.setattr(sockdiag, "_SOCK_DIAG", 4000)  # no such protocol
+    assert sockdiag.listeners() is None
+    assert procfs.listeners()
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 7, b"\0" * 16, b"\4\0\0\0" * 40])
+def test_an_answer_that_is_none_is_not_read_for_ever(data: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert list(sockdiag._messages(data)) == []
 
 
 def test_addresses_as_the_kernel_prints_them(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Processes and listening sockets of a Linux host, read from /proc by ourselves.
 
-`psutil.net_connections` takes 145 ms on a host with two thousand sockets; this takes 3. `root` stands in the
-place of `/` in tests.
+`psutil.net_connections` takes 145 ms on a host with two thousand sockets; this takes less than one, because
+the kernel is asked for the listening ones alone where that is to be had. `root` stands in the place of `/` in
+tests.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import ipaddress
 import os
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 
-import msgspec
+from agenttop.collect import sockdiag
+from agenttop.collect.sockdiag import Listener as Listener
 
+_ROOT = Path("/")
 _LISTENING = re.compile(
     rb"^ *\d+: ([0-9A-F]+):([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]+ 0A \S+ \S+ \S+ +(\d+) +\d+ +(\d+)", re.MULTILINE
 )
@@ -23,24 +27,19 @@ _LONGEST = 32_768
 """Bytes of a command line that are read: an option beyond them is not seen."""
 
 
-class Listener(msgspec.Struct, frozen=True):
-    """A TCP socket that takes connections."""
-
-    address: str
-    port: int
-    inode: int
-    user: int = 0
-    """Number of the user who owns it."""
-
-
-def listeners(root: Path = Path("/")) -> list[Listener]:
+def listeners(root: Path = _ROOT) -> list[Listener]:
     """All listening TCP sockets of this network namespace, IPv4 first."""
+    asked = sockdiag.listeners() if root == _ROOT else None
+    return asked if asked is not None else _listed(root)
+
+
+def _listed(root: Path) -> list[Listener]:
     found: list[Listener] = []
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for address, port, user, inode in _LISTENING.findall((root / "proc/net" / name).read_bytes()):
                 with contextlib.suppress(ValueError):
-                    found.append(Listener(_address(address.decode()), int(port, 16), int(inode), int(user)))
+                    found.append(Listener(_address(address), int(port, 16), int(inode), int(user)))
     return found
 
 
@@ -125,9 +124,10 @@ def _start_of(path: str) -> bytes:
         os.close(handle)
 
 
-def _address(text: str) -> str:
+@lru_cache(maxsize=1024)
+def _address(text: bytes) -> str:
     """The kernel prints an address as 32-bit words in the host's byte order (little-endian)."""
-    raw = bytes.fromhex(text)
+    raw = bytes.fromhex(text.decode())
     words = b"".join(raw[start : start + 4][::-1] for start in range(0, len(raw), 4))
     address = ipaddress.ip_address(words)
     mapped = getattr(address, "ipv4_mapped", None)
