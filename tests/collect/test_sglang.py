@@ -14,8 +14,8 @@ from agenttop.collect.engine.base import EngineReading
 from agenttop.collect.engine.http import UnauthorisedError
 from agenttop.collect.engine.kinds.sglang import KIND, metrics
 from tests.collect import samples
+from tests.collect.canned import Scripted, fixes, why
 from tests.collect.mutations import mutated
-from tests.collect.scripted import Scripted, fixes, why
 
 IDLE_METRICS = samples.body("sglang/idle-metrics.txt").decode()
 AFTER = samples.body("sglang/metrics.txt").decode()

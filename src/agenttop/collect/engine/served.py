@@ -96,6 +96,29 @@ class Sequences:
         return (rate / mean, mean) if mean >= 1 else (None, None)
 
 
+class Prefilling:
+    """How many requests are being prefilled, of an engine that counts first tokens and ends.
+
+    A running request that has not had its first token is in prefill. Those that their clients gave up may be
+    counted nowhere, so the account is settled whenever the server is idle.
+    """
+
+    def __init__(self) -> None:
+        self._given_up = 0
+
+    def update(
+        self, running: int | None, waiting: int | None, first_tokens: int | None, finished: int | None
+    ) -> bool:
+        """Whether at least one request is being prefilled."""
+        if first_tokens is None or finished is None:
+            return False
+        if not running:
+            if waiting == 0:
+                self._given_up = max(0, first_tokens - finished)
+            return False
+        return running > first_tokens - finished - self._given_up
+
+
 BELIEVED_AFTER = 3
 """Looks without another setback, before counters that went back are called a restart."""
 FORGOTTEN_AFTER = 60
@@ -141,12 +164,12 @@ KEY_FIGURES = (
 )
 
 
-def settled(sample: EngineSample, reasons: Reasons, otherwise: str) -> list[Missing]:
+def settled(sample: EngineSample, reasons: Reasons, otherwise: str, fix: str | None = None) -> list[Missing]:
     """The reasons for what is not shown, one for each figure: the first one given.
 
     `otherwise`: for those of the key figures that are neither shown nor explained.
     """
-    reasons.add(KEY_FIGURES, otherwise)
+    reasons.add(KEY_FIGURES, otherwise, fix)
     told: dict[str, Missing] = {}
     for frame in reasons.frames:
         if getattr(sample, frame.what.rpartition(":")[2], None) is None:

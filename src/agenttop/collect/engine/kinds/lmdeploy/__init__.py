@@ -5,19 +5,19 @@ from __future__ import annotations
 from agenttop.collect.engine.base import EngineAdapter
 from agenttop.collect.engine.http import EngineClient
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook
-from agenttop.collect.engine.kinds.openai import OpenAIAdapter, allowed_paths
-
-NAME = "LMDeploy"
+from agenttop.collect.engine.kinds.lmdeploy.adapter import LmdeployAdapter
+from agenttop.collect.engine.kinds.lmdeploy.metrics import PREFIXES
 
 
 def _adapter(client: EngineClient, seen: Circumstances) -> EngineAdapter:
-    return OpenAIAdapter(client, NAME, pid=seen.pid)
+    return LmdeployAdapter(client, pid=seen.pid)
 
 
 KIND = EngineKind(
-    name=NAME,
-    allowed_paths=allowed_paths(NAME),
+    name=LmdeployAdapter.name,
+    allowed_paths=LmdeployAdapter.allowed_paths,
     adapter=_adapter,
     owners=("lmdeploy",),
     look=ProcessLook(programs=r"lmdeploy", ports=(23333,), images=("openmmlab/lmdeploy",)),
+    metrics_prefixes=PREFIXES,
 )
