@@ -23,7 +23,9 @@ class Played:
     def __init__(
         self, kind: str, routes: Mapping[str, Any], seen: Circumstances | None = None, headers: str = ""
     ) -> None:
-        self.kind = registry().named(kind)
+        named = registry().named(kind)
+        assert named is not None, kind
+        self.kind = named
         self.routes = dict(routes)
         self.now = 0.0
         self._seen = seen or Circumstances()

@@ -270,10 +270,15 @@ class RayServeAdapter:
             reasons.add(frames.FIGURES, *self._why)
             return reasons.frames
         frames.figures(reasons, found)
-        if found.running is None:
-            reasons.add("running waiting kv_used_fraction per_sequence_tok_s", _FORGOTTEN)
-        if found.kv_dtype is None:
-            reasons.add("kv_dtype", _FORGOTTEN)
+        told = {
+            "running per_sequence_tok_s": found.running,
+            "waiting": found.waiting,
+            "kv_used_fraction": found.pool.fraction,
+            "kv_dtype": found.kv_dtype,
+        }
+        for fields, value in told.items():
+            if value is None:
+                reasons.add(fields, _FORGOTTEN)
         if rates.prefill is None and rates.window_s is not None:
             reasons.add("prefill_tok_s", "vLLM counts a prompt when its prefill has ended")
         if rates.window_s is None:
