@@ -23,6 +23,7 @@ from agenttop.commands.doctor_figures import (
 )
 from agenttop.model.frames import EngineSample, LatencySample, Missing, SlotSample
 from tests.collect import imitations as imitate
+from tests.collect import samples
 
 URL = "http://127.0.0.1:8000"
 
@@ -50,6 +51,7 @@ def test_a_figure_that_is_left_out_without_a_word_is_a_mistake() -> None:
     found = by_name(Seen(sample=sample(running=1)))
     assert (found["preemptions"].status, found["preemptions"].text) == (UNEXPLAINED, NO_REASON)
     assert found["decode"].status == UNEXPLAINED  # a request runs
+    assert found["TTFT"].status == QUIET  # a long request may have begun before the look
     idle = by_name(Seen(sample=sample(running=0)))
     assert idle["decode"].status == QUIET
     assert idle["preemptions"].status == UNEXPLAINED
@@ -143,7 +145,16 @@ async def looked_at(routes: Mapping[str, Any], looks: int = 4) -> EngineReading:
     return reading
 
 
+LLAMA = {
+    f"/{name}": samples.body(f"llamacpp/b11434/idle/{name}.txt") for name in ("props", "slots", "metrics")
+}
 IMITATIONS = {
+    "LLAMA": LLAMA,
+    "LLAMA_WITHOUT_METRICS": {**LLAMA, "/metrics": (501, {"error": {"code": 501}})},
+    "LLAMA_WITHOUT_SLOTS": {**LLAMA, "/slots": (501, {"error": {"code": 501}}), "/health": {"status": "ok"}},
+    "VLLM_WITHOUT_STATISTICS": {**imitate.VLLM, "/metrics": "# TYPE python_info gauge\npython_info 1\n"},
+}
+IMITATIONS |= {
     name: routes for name, routes in vars(imitate).items() if name.isupper() and isinstance(routes, dict)
 }
 

@@ -178,7 +178,11 @@ def _paths(sample: EngineSample) -> list[str]:
     from agenttop.collect.engine.kinds import openai, simulated
     from agenttop.collect.engine.registry import registry
 
-    kind = openai.KIND if sample.name == openai.KIND.name else registry().named(sample.name)
+    kind = (
+        openai.KIND
+        if sample.name == openai.KIND.name
+        else registry().named(sample.name.removesuffix(" router"))
+    )
     paths = set(kind.allowed_paths) if kind is not None else set()
     return sorted(paths | ({simulated.PATH} if sample.simulated else set()))
 

@@ -16,6 +16,7 @@ from agenttop.model.frames import EngineSample, LatencySample, Missing, PartSamp
 SEEN, MISSING, QUIET, UNEXPLAINED = "seen", "missing", "quiet", "unexplained"
 NO_REASON = "no reason given: this is a mistake in agenttop, please report it"
 _NOTHING_RUNS = "nothing to measure: no request ran while doctor looked"
+_NONE_COUNTED = "nothing to measure: none was counted while doctor looked"
 _NOBODY_WAITS = "nobody waits, or it does not tell why"
 _MOST_NAMES = 4
 
@@ -43,6 +44,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     value: Callable[[Seen], Value | None]
     quiet: bool = False
     """There is none while no request runs."""
+    counted: bool = False
+    """There is none until a request has come to its first token, or its end, while doctor looked."""
     also: tuple[str, ...] = ()
     """Fields whose reason explains this one as well, where nothing better is said."""
     rare: str = ""
@@ -84,6 +87,8 @@ def _row(figure: Figure, seen: Seen, told: dict[str, Missing]) -> Row:
         return Row(figure=name, field=field, status=MISSING, text=reason.why or "", fix=reason.fix)
     if figure.quiet and not _is_at_work(seen):
         return Row(figure=name, field=field, status=QUIET, text=_NOTHING_RUNS)
+    if figure.counted:
+        return Row(figure=name, field=field, status=QUIET, text=_NONE_COUNTED)
     if figure.rare:
         return Row(figure=name, field=field, status=MISSING, text=figure.rare)
     return Row(figure=name, field=field, status=UNEXPLAINED, text=NO_REASON)
@@ -253,11 +258,19 @@ def _figure(
     value: Callable[[Seen], Value | None],
     *,
     quiet: bool = False,
+    counted: bool = False,
     also: str = "",
     rare: str = "",
 ) -> Figure:
-    names, others = tuple(fields.split()), tuple(also.split())
-    return Figure(name=name, fields=names, value=value, quiet=quiet, also=others, rare=rare)
+    return Figure(
+        name=name,
+        fields=tuple(fields.split()),
+        value=value,
+        quiet=quiet,
+        counted=counted,
+        also=tuple(also.split()),
+        rare=rare,
+    )
 
 
 FIGURES = (
@@ -277,18 +290,25 @@ FIGURES = (
     _figure("decode", "decode_tok_s", _rate("decode_tok_s", "last_decode_tok_s"), quiet=True),
     _figure("prefill", "prefill_tok_s", _rate("prefill_tok_s", "last_prefill_tok_s"), quiet=True),
     _figure("rate per request", "per_sequence_tok_s", _per_request, quiet=True, also="decode_tok_s"),
-    _figure("tokens", "output_tokens_total prompt_tokens_total", _tokens),
+    _figure("tokens", "output_tokens_total prompt_tokens_total", _tokens, also="running"),
     _figure(
         "prefix cache",
         "prefix_hits_tokens_total prefix_queries_tokens_total prefix_hit_fraction cached_tokens_total",
         _prefix,
         quiet=True,
+        also="running",
     ),
-    _figure("preemptions", "preemptions_total", _plain("preemptions_total")),
-    _figure("TTFT", "ttft latencies", _latency("ttft"), quiet=True),
-    _figure("time per token", "itl latencies", _latency("itl"), quiet=True),
-    _figure("whole request", "e2e latencies", _latency("e2e"), quiet=True),
-    _figure("time in queue", "queue latencies", _latency("queue"), quiet=True, also="ttft e2e"),
-    _figure("speculation", "draft_acceptance drafted_tokens_total tokens_per_step", _speculation, quiet=True),
-    _figure("finish reasons", "finish_reasons finished_total", _finished),
+    _figure("preemptions", "preemptions_total", _plain("preemptions_total"), also="running"),
+    _figure("TTFT", "ttft latencies", _latency("ttft"), counted=True, also="running"),
+    _figure("time per token", "itl latencies", _latency("itl"), counted=True, also="running"),
+    _figure("whole request", "e2e latencies", _latency("e2e"), counted=True, also="running"),
+    _figure("time in queue", "queue latencies", _latency("queue"), counted=True, also="ttft e2e running"),
+    _figure(
+        "speculation",
+        "draft_acceptance drafted_tokens_total tokens_per_step",
+        _speculation,
+        counted=True,
+        also="running",
+    ),
+    _figure("finish reasons", "finish_reasons finished_total", _finished, also="running"),
 )
