@@ -169,6 +169,7 @@ def settled(sample: EngineSample, reasons: Reasons, otherwise: str, fix: str | N
 
     `otherwise`: for those of the key figures that are neither shown nor explained.
     """
+    reasons.add("quantisation version", "none of its replies tells it")
     reasons.add(KEY_FIGURES, otherwise, fix)
     told: dict[str, Missing] = {}
     for frame in reasons.frames:

@@ -219,5 +219,6 @@ def missing(
         reasons.add("sleep", kept_awake.why, kept_awake.fix)
     if sample.version is None:
         reasons.add("version", "this build of llama.cpp does not know its own number")
+    reasons.add("preemptions_total", "llama.cpp preempts nothing: without room a request waits, or is ended")
     reasons.add("ttft itl e2e finish_reasons", "llama.cpp counts neither latencies nor how requests end")
     return reasons.frames
