@@ -42,10 +42,10 @@ class Proxy(msgspec.Struct, frozen=True):
 
 def proxy_for(url: str) -> Proxy | None:
     """The proxy for a normalised address; None where there is none, or none is wanted."""
-    from urllib.request import getproxies, proxy_bypass  # 30 ms
-
     if is_local(url):
         return None
+    from urllib.request import getproxies, proxy_bypass  # 30 ms
+
     parts, wanted = urlsplit(url), getproxies()
     scheme = next((each for each in (parts.scheme, "all") if wanted.get(each)), None)
     if scheme is None or _excepted(parts.hostname or "", wanted.get("no", "")) or proxy_bypass(parts.netloc):
