@@ -21,7 +21,6 @@ HOMES = {
     "psutil": (
         "collect/host.py",
         "collect/own.py",
-        "collect/children.py",
         "collect/discovery.py",
         "collect/listening.py",
         "collect/cgroup.py",

@@ -11,6 +11,7 @@ from agenttop.collect.engine.base import EngineAdapter, EngineReading
 from agenttop.collect.engine.http import EngineClient
 from agenttop.collect.engine.kind import Circumstances, EngineKind
 from agenttop.collect.process import Command, ServerProcess
+from agenttop.commands import doctor_figures
 from agenttop.model.frames import Event, Missing, PartSample
 from tests.collect import imitations as imitate
 from tests.collect import samples
@@ -128,6 +129,19 @@ def parts(reading: EngineReading) -> dict[str, PartSample]:
 def reasons(reading: EngineReading) -> dict[str, Missing]:
     """By field."""
     return {frame.subject_and_field[1]: frame for frame in reading.missing}
+
+
+def unexplained(reading: EngineReading) -> list[str]:
+    """Figures that `agenttop doctor` would find neither a value nor a reason for."""
+    seen = doctor_figures.Seen(
+        sample=reading.sample,
+        slots=reading.slots,
+        latencies=reading.latencies,
+        parts=reading.parts,
+        missing=reading.missing,
+    )
+    rows = doctor_figures.rows(seen)
+    return [row.figure for row in rows if row.status == doctor_figures.UNEXPLAINED]
 
 
 def texts(events: Sequence[Event]) -> list[str]:

@@ -35,7 +35,7 @@ def beyond_the_list(asked: list[str], kind: str | None) -> list[str]:
     """Requests that are neither probes nor on the list of the engine of this name (None: of any engine)."""
     kinds = [each for each in registry().kinds if kind in (None, each.name)]
     assert kinds, f"no engine is called {kind}"
-    allowed = PROBES | CONFIRMATIONS | ({"/metrics", "/sim"} if kind is None else set())
+    allowed = {*PROBES, *CONFIRMATIONS, *(("/metrics", "/sim") if kind is None else ())}
     allowed |= {path for each in kinds for path in each.allowed_paths}
     return [line for line in asked if not _is_on(line, allowed)]
 

@@ -54,6 +54,7 @@ async def test_the_busy_capture() -> None:
     why = fronts.reasons(reading)
     assert "engines behind it" in (why["decode_tok_s"].fix or "")
     assert "needs a key" in (why["model"].why or "")
+    assert fronts.unexplained(reading) == []
 
 
 async def test_nothing_has_passed_yet() -> None:
@@ -62,6 +63,7 @@ async def test_nothing_has_passed_yet() -> None:
         reading = await fronts.look(each)
         await each.client.close()
     assert (reading.sample.running, reading.sample.output_tokens_total, reading.parts) == (0, None, [])
+    assert fronts.unexplained(reading) == []
     assert "none since it was started" in (fronts.reasons(reading)["output_tokens_total"].why or "")
 
 

@@ -60,6 +60,7 @@ async def test_a_llama_cpp_and_a_vllm_behind_it() -> None:
     assert "llama-swap's configuration" in (fronts.reasons(reading)["output_tokens_total"].fix or "")
     assert set(front.asked) == {"GET /running", "GET /v1/models", "GET /api/version"}
     assert "secret" not in str(reading)
+    assert fronts.unexplained(reading) == []
 
 
 async def test_an_older_one_that_does_not_tell_where_its_server_listens() -> None:
@@ -79,6 +80,7 @@ async def test_no_model() -> None:
         reading = await fronts.look(each)
         await each.client.close()
     assert (reading.sample.running, reading.sample.model, reading.sample.state) == (0, "only", "ok")
+    assert fronts.unexplained(reading) == []
     assert fronts.reasons(reading)["decode_tok_s"].why == "no model is loaded"
 
 

@@ -79,6 +79,7 @@ async def test_one_model_slot_by_slot() -> None:
     assert "queues requests itself" in (told["waiting"].why or "")
     assert "LLAMA_ARG_ENDPOINT_METRICS=1" in (told["output_tokens_total"].fix or "")
     assert set(front.asked) == {"GET /api/ps", "GET /api/version"}
+    assert fronts.unexplained(reading) == []
 
 
 async def test_two_models_are_told_apart_by_the_file_of_their_weights(tmp_path: Path) -> None:
@@ -107,6 +108,7 @@ async def test_two_models_are_told_apart_by_the_file_of_their_weights(tmp_path: 
     assert told[OTHER].expires_s is None
     assert "stays loaded" in (told[OTHER].note or "")
     assert reading.sample.gpu_memory_bytes == 3_337_856_000 + 15_000_000_000
+    assert fronts.unexplained(reading) == []
 
 
 async def test_two_models_without_manifests_are_added_up_under_no_name() -> None:
@@ -130,6 +132,7 @@ async def test_no_model() -> None:
     assert sample.decode_tok_s is None
     assert fronts.reasons(reading)["decode_tok_s"].why == "no model is loaded"
     assert reading.parts == []
+    assert fronts.unexplained(reading) == []
 
 
 async def test_a_model_swapped_between_two_looks() -> None:
@@ -210,6 +213,7 @@ async def test_on_another_host_only_the_state_is_told() -> None:
     assert reading.sample.running is None
     assert "on its own host" in (fronts.reasons(reading)["decode_tok_s"].why or "")
     assert fronts.parts(reading)[ONE].expires_s is not None
+    assert fronts.unexplained(reading) == []
 
 
 async def test_a_tunnel_is_not_the_front() -> None:

@@ -68,6 +68,7 @@ async def test_two_models_are_read_at_their_own_ports() -> None:
     assert {name: part.state for name, part in told.items()} == {"tiny-a": "loaded", "tiny-b": "loaded"}
     assert (told["tiny-b"].running, told["tiny-b"].quantisation) == (1, "F16")
     assert set(front.asked) == {"GET /props", "GET /v1/models"}
+    assert fronts.unexplained(reading) == []
 
 
 async def test_no_model_and_one_model() -> None:
@@ -78,6 +79,7 @@ async def test_no_model_and_one_model() -> None:
     assert (reading.sample.state, reading.sample.running, reading.sample.model) == ("ok", 0, None)
     assert {part.state for part in reading.parts} == {"unloaded"}
     assert fronts.reasons(reading)["slots"].why == "no model is loaded"
+    assert fronts.unexplained(reading) == []
     with fronts.servers(fronts.llama()) as (server,), router(models("one", tiny_a=server.port)) as front:
         host = fronts.Host(PROGRAM, children(tiny_a=server.port))
         each = fronts.adapter(KIND, front.url, host.seen())
@@ -150,6 +152,7 @@ async def test_the_captured_sleeper() -> None:
         await each.client.close()
     assert fronts.parts(reading)["tiny-a"].state == "sleeping"
     assert "does not wake" in (fronts.reasons(reading)["slots"].why or "")
+    assert fronts.unexplained(reading) == []
 
 
 async def test_swapped_between_two_looks_and_followed_by_the_watch() -> None:

@@ -46,8 +46,8 @@ _TOTALS = (
     "prefix_queries_tokens_total",
 )
 _FIGURES = "running decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens kv_used_fraction"
-_NOT_THE_FRONTS = ("version", "waiting")
-"""Reasons of a server that say nothing of the front: it has a version and queues of its own."""
+_NOT_THE_FRONTS = ("version",)
+"""Reasons of a server that say nothing of the front: it has a version of its own."""
 
 
 class Child(msgspec.Struct, frozen=True, kw_only=True):

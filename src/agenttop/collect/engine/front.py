@@ -181,20 +181,43 @@ class FrontAdapter:
         # What the front itself tells goes before what its servers tell.
         known = {name: value for name, value in figures.items() if not getattr(identity, name)}
         sample = msgspec.structs.replace(identity, **known)
-        if not loaded:
-            reasons.add(_OF_MODELS, "no model is loaded")
+        self._explain_the_rest(reasons, loaded, merged, blind=blind)
         told = sorted(parts, key=lambda part: part.part not in loaded)[:MOST_PARTS]
         return EngineReading(
             sample=sample,
             slots=merged.slots,
             latencies=[] if blind else merged.latencies,
             parts=[_with_server(part, merged.parts.get(part.part)) for part in told],
-            missing=_once([*reasons.frames, *merged.missing], sample),
+            missing=_once(reasons.frames, sample),
             events=self._models.update(identity.t, loaded),
         )
 
+    def _explain_the_rest(
+        self, reasons: Reasons, loaded: Sequence[str], merged: Merged, *, blind: bool
+    ) -> None:
+        """Reasons for all that has none of its own; the servers' reasons come after them."""
+        if not loaded:
+            reasons.add(f"{_OF_MODELS} {_OF_SERVERS} {_LATENCIES}", "no model is loaded")
+            return
+        decode = next((each for each in reasons.frames if each.what.endswith(":decode_tok_s")), None)
+        if blind and decode is not None:
+            reasons.add(f"{_OF_SERVERS} {_LATENCIES}", decode.why or "", decode.fix)
+        reasons.frames += merged.missing
+        if blind:
+            return
+        if len(loaded) > 1:
+            reasons.add(_LATENCIES, "percentiles of several servers do not add up")
+            reasons.add(_OF_SERVERS, "its servers differ in it, or do not tell it: see each model")
+        else:
+            reasons.add(_OF_SERVERS, "its server does not tell it")
+
 
 _OF_MODELS = "decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens"
+_OF_SERVERS = (
+    "model quantisation kv_dtype context_limit_tokens kv_layout kv_used_fraction prompt_tokens_total "
+    "cached_tokens_total output_tokens_total preemptions_total finish_reasons draft_acceptance"
+)
+_LATENCIES = "ttft itl e2e queue"
 
 
 def _with_server(part: PartSample, server: PartSample | None) -> PartSample:
@@ -214,7 +237,7 @@ def _once(missing: Iterable[Missing], sample: EngineSample) -> list[Missing]:
     first: dict[str, Missing] = {}
     for frame in missing:
         field = frame.subject_and_field[1]
-        if getattr(sample, field, None) is None:
+        if getattr(sample, field, None) in (None, {}):
             first.setdefault(frame.what, frame)
     return list(first.values())
 

@@ -54,8 +54,12 @@ _CATALOGUE = Catalogue(
 _STATE = "litellm_deployment_state"
 _PER_TOKEN = "litellm_deployment_latency_per_output_token"
 _OF_DEPLOYMENTS = frozenset({_STATE, f"{_PER_TOKEN}_sum", f"{_PER_TOKEN}_count"})
-_NOT_ITS_OWN = "decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens waiting"
+_NOT_ITS_OWN = (
+    "decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens waiting quantisation "
+    "context_limit_tokens preemptions_total draft_acceptance itl"
+)
 _FROM_METRICS = "running prompt_tokens_total output_tokens_total finished_total latencies"
+_MEASURES = ("ttft", "e2e", "queue")
 _TOTALS = "prompt_tokens_total cached_tokens_total output_tokens_total finished_total"
 _CALLBACK = 'add to the proxy\'s config.yaml: litellm_settings: {callbacks: ["prometheus"]}'
 _OPEN = "litellm_settings: {require_auth_for_metrics_endpoint: false}"
@@ -89,6 +93,8 @@ class LiteLlmAdapter:
         self._refused: tuple[str, str] | None = None
         """Why there are no metrics, and what helps."""
         self._latencies = LatencyWindow(self._url)
+        self._seen: dict[str, bool] = {}
+        """Measures of which there is something to tell."""
         self._pace = PerToken()
         self._last: EngineReading | None = None
         self._at = -math.inf
@@ -126,6 +132,7 @@ class LiteLlmAdapter:
             front=True,
             running=_in_flight(found) if found is not None else await self._backlog(),
         )
+        reasons.add("version", "LiteLLM tells its version only to those who may manage it")
         if self._model is None and not self.client.has_key:
             reasons.add("model", "the list of models needs a key", KEY_HINT)
         if self._refused is not None:
@@ -138,6 +145,10 @@ class LiteLlmAdapter:
             reasons.add(" ".join(totals), "the proxy has counted none since it was started")
             parts = [self._part(t, each) for each in deployments(metrics.text())[:_MOST_DEPLOYMENTS]]
         latencies = self._latencies.add(t, found.histograms) if found is not None else []
+        self._seen |= {each.measure: each.count > 0 for each in latencies}
+        if found is not None:
+            unseen = [measure for measure in _MEASURES if not self._seen.get(measure)]
+            reasons.add(" ".join(unseen), "no request has ended in the last minute, or since it is watched")
         self._last = EngineReading(sample=sample, latencies=latencies, parts=parts, missing=reasons.frames)
         return self._last
 

@@ -101,6 +101,8 @@ class RouterAdapter(FrontAdapter):
         loaded = [name for name, model in models.items() if _state(model) in _LOADED]
         await self._kin.look(again=self._models.has_moved(loaded))
         reasons = Reasons(self._url, self.client.now())
+        if self._version is None:
+            reasons.add("version", "this build of llama.cpp does not know its own number")
         children = self._children(models, reasons)
         if loaded and all(_state(models[name]) == "sleeping" for name in loaded):
             why = "its models sleep until a request comes, and agenttop does not wake them"
