@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from agenttop.collect.engine.kinds.llamacpp import KIND
-from agenttop.collect.hints import judge, kind_of, kind_of_image, port_in, usual_ports
+from agenttop.collect.hints import is_own, judge, kind_of, kind_of_image, port_in, usual_ports
 from agenttop.collect.process import Command
 
 
@@ -74,6 +74,25 @@ from agenttop.collect.process import Command
 def test_command_lines(command: str, name: str | None) -> None:
     kind = kind_of(Command(shlex.split(command)))
     assert (kind.name if kind else None) == name
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("python -m agenttop node --url x", True),
+        ("/usr/bin/python3 -u -m agenttop.agents.driver", True),
+        ("/usr/bin/python3 /usr/local/bin/agenttop --url x", True),
+        (r"'C:\Scripts\agenttop.exe' attach", True),
+        ("agenttop sim", False),
+        ("python -m agenttop.demo.server", False),
+        ("python -m vllm.entrypoints.openai.api_server", False),
+        ("vim agenttop", False),
+        ("python", False),
+        ("", False),
+    ],
+)
+def test_agenttops_own_processes(command: str, own: bool) -> None:
+    assert is_own(Command(shlex.split(command))) is own
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,16 @@ def judge(command: Command) -> Judged | None:
     return judged
 
 
+def is_own(command: Command) -> bool:
+    """Whether a process is agenttop's own (a node, a console, a driver) and no engine that it simulates."""
+    words = [word for word in command.words[:_FIRST_WORDS] if word]
+    names = [_without_ending(_last(word)) for word in words[:1]]
+    if names and _PYTHON.fullmatch(names[0]):
+        module = next((words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"), "")
+        names = [module.partition(".")[0] if module else _last(next(_no_options(words[1:]), ""))]
+    return names == [_OWN_PROGRAM] and judge(command) is None
+
+
 def port_in(command: Command, kind: EngineKind) -> int | None:
     """The port that the command line names, also as `HOST:PORT`; None when it names none, or 0."""
     named = re.search(r"(?:^|:)(\d{1,5})$", command.value(*kind.look.port_options) or "")

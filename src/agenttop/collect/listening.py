@@ -17,7 +17,7 @@ import msgspec
 
 from agenttop.collect import containers, procfs
 from agenttop.collect.engine.kind import EngineKind
-from agenttop.collect.hints import Judged, judge, port_in
+from agenttop.collect.hints import Judged, is_own, judge, port_in
 from agenttop.collect.process import Command
 
 EVERYWHERE = ("0.0.0.0", "::")
@@ -65,7 +65,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     engines: Mapping[int, EngineProcess] = {}
     """By pid."""
     own: frozenset[object] = frozenset()
-    """Sockets of agenttop's own process."""
+    """Sockets of agenttop's own processes: a session's door is no engine."""
     forwards: tuple[containers.Published, ...] = ()
     """Named by the command lines of forwarding processes."""
     container_processes: frozenset[int] = frozenset()
@@ -100,8 +100,10 @@ def _precedence(each: EngineProcess) -> tuple[bool, bool, int, int]:
     return (not each.judged.direct, not each.names_port, len(each.ancestors), each.pid)
 
 
-Said = Judged | tuple[containers.Published, ...] | None
-"""Whose a command line is: an engine's; a container's, with the ports it forwards; nobody's that matters."""
+OWN = "agenttop"
+Said = Judged | tuple[containers.Published, ...] | str | None
+"""Whose a command line is: an engine's; a container's, with the ports it forwards; `OWN`; nobody's that
+matters."""
 
 
 class Looker:
@@ -123,19 +125,22 @@ class Looker:
         forwards: list[containers.Published] = []
         around: set[int] = set()
         known: dict[bytes, Said] = {}
+        own = procfs.sockets_of(self._own)
         for pid, raw in procfs.processes():
             said = known[raw] = self._known[raw] if raw in self._known else _said(raw)
             if isinstance(said, Judged):
                 if pid != self._own:
                     engines[pid] = _engine_linux(pid, Command(procfs.words_of(raw)), said, inodes)
-            elif said is not None:
+            elif isinstance(said, tuple):
                 around.add(pid)
                 forwards += said
+            elif said == OWN:
+                own |= procfs.sockets_of(pid)
         self._known = known
         return Scene(
             ports=tuple(Port(each.address, each.port, each.inode, each.user) for each in sockets),
             engines=engines,
-            own=frozenset(procfs.sockets_of(self._own) & inodes),
+            own=frozenset(own & inodes),
             forwards=tuple(forwards),
             container_processes=frozenset(around),
         )
@@ -146,7 +151,9 @@ def _said(raw: bytes) -> Said:
     judged = judge(command)
     if judged is not None:
         return judged
-    return tuple(containers.forwarded(command)) if containers.belongs(command) else None
+    if containers.belongs(command):
+        return tuple(containers.forwarded(command))
+    return OWN if is_own(command) else None
 
 
 def _engine_linux(pid: int, command: Command, judged: Judged, inodes: set[int]) -> EngineProcess:
@@ -178,6 +185,7 @@ def look_psutil(own: int) -> Scene:
     ports: dict[object, Port] = {}
     engines: dict[int, EngineProcess] = {}
     around: set[int] = set()
+    ours = {own}
     held = _held_psutil()
     for process in psutil.process_iter(["pid", "cmdline"]):
         command = Command(process.info["cmdline"] or [])
@@ -185,6 +193,8 @@ def look_psutil(own: int) -> Scene:
         if judged is None:
             if containers.belongs(command):
                 around.add(process.pid)
+            elif is_own(command):
+                ours.add(process.pid)
             continue
         if process.pid == own:
             continue
@@ -205,7 +215,7 @@ def look_psutil(own: int) -> Scene:
     return Scene(
         ports=tuple(sorted(ports.values(), key=lambda each: (":" in each.address, each.port))),
         engines=engines,
-        own=frozenset(each.socket for each in held.get(own, ())),
+        own=frozenset(each.socket for pid in ours for each in held.get(pid, ())),
         container_processes=frozenset(around),
     )
 
