@@ -156,7 +156,7 @@ async def test_rows_can_be_selected_and_sorted() -> None:
 async def test_another_engine_can_be_looked_at() -> None:
     other = scenes.engine(60.0, engine="http://127.0.0.1:9", url="http://127.0.0.1:9", name="openai")
     async with console_on([*RUNNING, other], NOW) as running:
-        assert "+1 more (e)" in running.screen
+        assert "engine 2 of 2" in running.screen
         assert f"Engine {scenes.URL}" in running.screen
         await running.press("e")
         assert "Engine http://127.0.0.1:9" in running.screen
@@ -212,7 +212,8 @@ async def test_missing_tells_field_and_engine_apart() -> None:
     version = Missing(t=40.0, what=f"{scenes.URL}:version", why="this build does not know its number")
     async with console_on([*RUNNING, version], NOW) as running:
         await running.press("w")
-        assert f"version  of llama.cpp at {scenes.URL}" in running.screen
+        assert f"llama.cpp at {scenes.URL}" in running.screen
+        assert "version" in running.screen
         assert f"{scenes.URL}:version" not in running.screen
         assert "not of the simulated one" not in running.screen
 

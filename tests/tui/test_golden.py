@@ -11,7 +11,7 @@ from agenttop.model.frames import Event, Frame
 from agenttop.tui.actions import footer
 from agenttop.view.look import Play
 from tests.tui.sources import console_on
-from tests.view import scenes, vllm_scenes
+from tests.view import engine_scenes, scenes, vllm_scenes
 from tests.view.draw import drawn
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -46,6 +46,10 @@ SCENES: dict[str, tuple[list[Frame], float, Play | None]] = {
     "loading": (scenes.loading(), 1.6, None),
     "simulated-search": (vllm_scenes.searching(), 401.0, None),
     "vllm": (vllm_scenes.searching(60, simulated=False, trouble=False, found=False), 60.4, None),
+    "ranks": (engine_scenes.with_ranks(gpus=2), 60.4, None),
+    "front-of-three": (engine_scenes.front(), 40.4, None),
+    "tells-nothing": (engine_scenes.silent(), 20.4, None),
+    "last-request": (engine_scenes.slow_front(), 40.4, None),
 }
 
 
@@ -65,6 +69,17 @@ DIALOGS = {"panel": "a", "quit": "q", "help": "question_mark", "missing": "w"}
 async def test_dialog(name: str, size: tuple[int, int], golden: Golden) -> None:
     async with console_on(scenes.running(40), 40.4, size) as running:
         await running.press(DIALOGS[name])
+        golden(f"{name}-{size[0]}x{size[1]}", running.screen)
+
+
+ENGINE_DIALOGS = {"engines": "l", "details": "i", "missing-of-several": "w"}
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("name", ENGINE_DIALOGS)
+async def test_dialog_about_engines(name: str, size: tuple[int, int], golden: Golden) -> None:
+    async with console_on(engine_scenes.several(), 60.4, size) as running:
+        await running.press(ENGINE_DIALOGS[name])
         golden(f"{name}-{size[0]}x{size[1]}", running.screen)
 
 

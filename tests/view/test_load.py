@@ -113,7 +113,9 @@ def test_two_data_parallel_engines_show_the_fullest_pool() -> None:
 
 
 def test_an_empty_table_of_an_engine_without_slots() -> None:
-    assert "shows no single requests" in drawn([scenes.session(), vllm_scenes.vllm(5.0)], 5.2, 120, 40)
+    assert "vLLM does not tell requests apart" in drawn(
+        [scenes.session(), vllm_scenes.vllm(5.0)], 5.2, 120, 40
+    )
 
 
 def test_prefix_hits_over_the_last_minute_and_not_since_the_start() -> None:

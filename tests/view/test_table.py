@@ -31,7 +31,7 @@ def slot(number: int, phase: str) -> SlotSample:
 
 def title(*frames: Frame) -> str:
     store = folded([scenes.session(), scenes.engine(2.0, slots_total=9), *frames], 2.1)
-    return plain(table.title(rows(store, Look())))
+    return plain(table.title(rows(store, Look()), store, Look()))
 
 
 def nine() -> Iterator[Frame]:

@@ -26,6 +26,8 @@ class Action:
     """Place in the footer; the higher ones go first where there is no room."""
     priority: bool = False
     """Also while a dialog is open."""
+    among_several: bool = False
+    """In the footer only where there are several engines."""
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -66,7 +68,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("select(10)", ("pagedown",), "PgDn", "Look", "ten rows down"),
     Action("forget", ("escape",), "Esc", "Look", "nothing selected, no number typed"),
     Action("sort", ("s",), "s", "Look", "order of the rows: agent, slot, context, rate", "sort", 9),
-    Action("engine", ("e",), "e", "Look", "look at the next engine"),
+    Action("engine(1)", ("e",), "e", "Look", "look at the next engine"),
+    Action("engine(-1)", ("E",), "E", "Look", "look at the engine before"),
+    Action(
+        "engines", ("l",), "l", "Look", "list of engines, to choose from", "engines", 4, among_several=True
+    ),
+    Action("details", ("i",), "i", "Look", "all that is known of the engine", "details", 9),
     Action("missing", ("w",), "w", "Look", "what is missing, why, and what would provide it", "missing", 10),
     Action("events", ("v",), "v, ⏎", "Look", "what happened, every text whole"),
     Action("theme", ("ctrl+t",), "ctrl t", "Look", "dark or light", priority=True),
@@ -98,11 +105,17 @@ ORDERS = ("Agents",)
 """Groups whose actions ask something of the session."""
 
 
-def footer(*, obeyed: bool = True) -> tuple[tuple[str, str], ...]:
+def footer(*, obeyed: bool = True, engines: int = 1) -> tuple[tuple[str, str], ...]:
     """Key and text for the last line, the most important first; `obeyed`: the session takes commands, which
-    one that has ended or is replayed does not."""
+    one that has ended or is replayed does not; `engines`: how many there are to look at."""
     shown = sorted(
-        (action for action in ACTIONS if action.footer and (obeyed or not _is_order(action))),
+        (
+            action
+            for action in ACTIONS
+            if action.footer
+            and (obeyed or not _is_order(action))
+            and (engines > 1 or not action.among_several)
+        ),
         key=lambda action: action.rank,
     )
     return tuple((SHORT_KEYS.get(action.shown, action.shown), action.footer or "") for action in shown)

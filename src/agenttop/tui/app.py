@@ -33,9 +33,10 @@ from agenttop.tui.terminal import driver_class
 from agenttop.tui.themes import DARK, LIGHT, THEMES
 from agenttop.tui.time_travel import TimeActions
 from agenttop.tui.widgets.lines import Lines
+from agenttop.view.engines import neighbour, settled
 from agenttop.view.layout import Picture, compose
 from agenttop.view.look import SORTS, Look, Play
-from agenttop.view.rows import engine_in_focus, rows
+from agenttop.view.rows import rows
 from agenttop.view.store import Store
 
 DRAIN_S = 0.25
@@ -46,6 +47,8 @@ LIVELY_S = 0.45
 """Between two drawings while agents run: their states change between the figures of the engine."""
 
 OWN_COST_S = 2.0
+
+HEADER_LINES = 2
 
 
 class Console(LoadActions, TimeActions):
@@ -76,6 +79,7 @@ class Console(LoadActions, TimeActions):
         self._attached = attached
         self._sort = SORTS[0]
         self._engine: str | None = None
+        self._shown: str | None = None
         self._figures = figures
         self._live = LiveScreen()
         self._picture = Picture([])
@@ -127,7 +131,9 @@ class Console(LoadActions, TimeActions):
         if lines is None:
             return
         width, height = self.size
-        self._picture = compose(self.store, width, height, self.look())
+        look = self.look()
+        self._picture = compose(self.store, width, height, look)
+        self._shown = settled(self.store, look)
         changed = lines.show(self._picture.lines)
         self._drawn_changes = self.store.changes
         self._drawn_seconds = self._seconds()
@@ -144,8 +150,17 @@ class Console(LoadActions, TimeActions):
         hint = None
         if self.number:
             hint = f"agents: {self.number}▏  Enter sets the number, Esc forgets it"
-        keys = footer(obeyed=self.deck.accepts is None)
-        return Look(self._engine, self.row, self._sort, self._play(), keys, hint, self._figures)
+        keys = footer(obeyed=self.deck.accepts is None, engines=len(self.store.engines))
+        return Look(
+            engine=self._engine,
+            shown=self._shown,
+            row=self.row,
+            sort=self._sort,
+            play=self._play(),
+            footer=keys,
+            hint=hint,
+            figures=self._figures,
+        )
 
     def _play(self) -> Play | None:
         if self.deck.is_live:
@@ -201,7 +216,10 @@ class Console(LoadActions, TimeActions):
         self.call_after_refresh(self.draw)
 
     def on_lines_pressed(self, event: Lines.Pressed) -> None:
-        """A click selects the row under it."""
+        """A click selects the row under it; on the header, where the engine stands, it opens their list."""
+        if event.line < HEADER_LINES and len(self.store.engines) > 1:
+            self.action_engines()
+            return
         self.row = self._picture.rows_at.get(event.line)
         self.draw()
 
@@ -230,15 +248,30 @@ class Console(LoadActions, TimeActions):
         self._sort = SORTS[(SORTS.index(self._sort) + 1) % len(SORTS)]
         self.draw()
 
-    def action_engine(self) -> None:
-        """Look at the next engine."""
-        urls = sorted(self.store.engines)
-        if len(urls) < 2:
+    def action_engine(self, step: int) -> None:
+        """Look at the engine after or before."""
+        engine = neighbour(self.store, self.look(), step)
+        if engine is None:
             self.say("there is no other engine")
-            return
-        focus = engine_in_focus(self.store, self.look())
-        self._engine = urls[(urls.index(focus.engine) + 1) % len(urls)] if focus else urls[0]
-        self.row = None
+        else:
+            self.focus_on(engine.engine)
+
+    def action_engines(self) -> None:
+        """Choose from a list."""
+        from agenttop.tui.screens.engines import EnginesScreen
+
+        self.push_screen(EnginesScreen(self.store, self.look()), self.focus_on)
+
+    def action_details(self) -> None:
+        """All that is known of the engine in focus."""
+        from agenttop.tui.screens.details import DetailsScreen
+
+        self.push_screen(DetailsScreen(self.store, self.look, self.focus_on))
+
+    def focus_on(self, engine: str | None) -> None:
+        """Look at this engine from now on; None: leave it as it is."""
+        if engine is not None and engine != self._engine:
+            self._engine, self.row = engine, None
         self.draw()
 
     def action_theme(self) -> None:

@@ -79,8 +79,11 @@ def figures(store: Store, engine: EngineSample) -> Figures:
 def prefix_hit_fraction(store: Store, engine: EngineSample) -> float | None:
     """Prompt tokens found in the engine's prefix cache, of those looked up there over the last `TREND_S`.
 
-    None where it does not count them, has looked up nothing, or began to count anew within that time.
+    An engine that tells this share alone is taken at its word. None where it does not count them, has looked
+    up nothing, or began to count anew within that time.
     """
+    if engine.prefix_hits_tokens_total is None and engine.prefix_hit_fraction is not None:
+        return min(1.0, max(0.0, engine.prefix_hit_fraction))
     hits = _growth(store, engine.engine, "prefix_hits_tokens_total")
     queries = _growth(store, engine.engine, "prefix_queries_tokens_total")
     return min(1.0, hits / queries) if hits is not None and queries else None

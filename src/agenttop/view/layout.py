@@ -117,7 +117,11 @@ def _small(draft: _Draft) -> None:
     draft.lines += _guarded("host", lambda: host(store, width, hosts), width)
     draft.lines += _guarded("engine", lambda: engine.engine(store, width, 3, look), width)
     draft.lines += _guarded(
-        "table", lambda: [rule(table.title(draft.listed), width, table.note(look))], width
+        "table",
+        lambda: [
+            rule(table.title(draft.listed, draft.store, draft.look), width, table.note(draft.listed, look))
+        ],
+        width,
     )
     if draft.left >= 8:
         draft.lines += _load(draft, width, 2, calm=False)
@@ -133,9 +137,11 @@ def _medium(draft: _Draft) -> None:
     store, width = draft.store, draft.width
     left = max(50, width * 43 // 100)
     at_right = width - left
-    upper, lower = (7, 7) if draft.room < 31 else (8, 11)
-    engines = _engine(draft, at_right, upper)
     look = draft.look
+    upper, lower = (7, 7) if draft.room < 31 else (8, 11)
+    if draft.room >= 31 and engine.lines_wanted(store, look) > upper - 2:
+        upper, lower = upper + 1, lower - 1
+    engines = _engine(draft, at_right, upper)
     if gpus(store, look):
         # The two columns need not have their boxes at the same height: many cards take lines of the host.
         tall = max(upper, min(upper + lower - 1 - HOST_LINES - 2, gpu.lines_wanted(store, look) + 2))
@@ -159,7 +165,7 @@ def _wide(draft: _Draft) -> None:
     has_gpus = bool(gpus(store, look))
     first = width * 38 // 100 if has_gpus else width * 52 // 100
     second = (width - first) // 2 if has_gpus else width - first
-    upper = gpu.lines_wanted(store, look) + 2
+    upper = max(gpu.lines_wanted(store, look), engine.lines_wanted(store, look)) + 2
     lines = _engine(draft, first, upper)
     if has_gpus:
         third = width - first - second
@@ -203,7 +209,12 @@ def _engine(draft: _Draft, width: int, height: int) -> list[Line]:
     store, look = draft.store, draft.look
     title = engine.title(store, look)
     return _boxed(
-        "engine", title, width, height, lambda w, h: engine.engine(store, w, h, look), engine.note(store)
+        "engine",
+        title,
+        width,
+        height,
+        lambda w, h: engine.engine(store, w, h, look),
+        engine.note(store, look),
     )
 
 
@@ -235,9 +246,10 @@ def _boxed(
 
 
 def _table_height(draft: _Draft, room: int, keep: int, above: int = 0) -> int:
-    """Lines for the table, `above` more lines included: as many as it has rows, leaving `keep` lines of
-    `room` to others."""
-    return max(2, min(above + 1 + max(4, len(draft.listed)), room - keep))
+    """Lines for the table, `above` more lines included: as many as it has rows and parts, leaving `keep`
+    lines of `room` to others."""
+    wanted = table.lines_wanted(draft.store, draft.listed, draft.width - 4, draft.look)
+    return max(2, min(above + wanted, room - keep))
 
 
 def _load_height(draft: _Draft) -> int:
@@ -263,4 +275,10 @@ def _boxed_table(draft: _Draft, height: int) -> None:
     above = _load(draft, width, min(LOAD_LINES, max(0, height - 4)))
     start = draft.start + len(draft.lines) + 1 + len(above)
     body = [*above, *_table(draft, width, height - len(above), start)]
-    draft.lines += box(table.title(draft.listed), body, draft.width, height + 2, table.note(draft.look))
+    draft.lines += box(
+        table.title(draft.listed, draft.store, draft.look),
+        body,
+        draft.width,
+        height + 2,
+        table.note(draft.listed, draft.look),
+    )

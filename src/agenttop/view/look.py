@@ -36,7 +36,9 @@ class Look:
     """Choices of the user that shape the picture."""
 
     engine: str | None = None
-    """The engine in focus; None: the one the load goes to, else the first."""
+    """The engine the user has chosen; None, or one that is gone: see `rows.engine_in_focus`."""
+    shown: str | None = None
+    """The engine shown last: it stays while nothing says that another should be."""
     row: str | None = None
     """Key of the selected row of the table; None: nothing selected."""
     sort: str = "agent"

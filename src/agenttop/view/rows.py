@@ -62,18 +62,30 @@ class Row:
 
 
 def engine_in_focus(store: Store, look: Look | None = None) -> EngineSample | None:
-    """The engine the picture is about: chosen, else the load's, else one the user named, else the first."""
+    """The engine the picture is about: chosen, else the load's, else one the user named, else the one shown
+    last, else the first that serves.
+
+    One that is away for a while stays in focus; one that is gone for good gives way, and comes back into it
+    when it comes back.
+    """
     engines = store.engines
     candidates = [
         look.engine if look else None,
         store.load.engine if store.load else None,
         store.plan.engine if store.plan else None,
         *(store.session.urls if store.session else ()),
+        look.shown if look else None,
     ]
     for url in candidates:
         if url is not None and url in engines:
             return engines[url]
-    return min(engines.values(), key=lambda engine: (engine.state != "ok", engine.engine), default=None)
+    return min(engines.values(), key=_by_promise, default=None)
+
+
+def _by_promise(engine: EngineSample) -> tuple[bool, bool, bool, str]:
+    """One that serves first; one with figures of its own before the silent, and before a front."""
+    silent = engine.running is None and engine.decode_tok_s is None
+    return (engine.state != "ok", silent, engine.front, engine.engine)
 
 
 def rows(store: Store, look: Look) -> list[Row]:

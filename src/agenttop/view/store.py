@@ -22,10 +22,12 @@ from agenttop.model.frames import (
     Frame,
     GpuSample,
     HostSample,
+    LatencySample,
     Level,
     LoadSample,
     Missing,
     OwnSample,
+    PartSample,
     Plan,
     RecordingState,
     Session,
@@ -81,6 +83,10 @@ class Store:
         self.gpus: dict[str, GpuSample] = {}
         self.engines: dict[str, EngineSample] = {}
         self.slots: dict[tuple[str, int], SlotSample] = {}
+        self.latencies: dict[str, dict[str, LatencySample]] = {}
+        """By engine, then by measure."""
+        self.parts: dict[str, dict[tuple[str, str], PartSample]] = {}
+        """By engine, then by role and name; one that is gone is not in it."""
         self.agents: dict[str, AgentSample] = {}
         self.load: LoadSample | None = None
         self.plan: Plan | None = None
@@ -199,12 +205,33 @@ class Store:
         self.engines[frame.engine] = frame
         for figure in ENGINE_FIGURES:
             self._track(frame.engine, figure, frame.t, getattr(frame, figure), frame.window_s)
-        total = frame.slots_total
-        if before is not None and (before.restarts != frame.restarts or before.slots_total != total):
-            for key in [key for key in self.slots if key[0] == frame.engine]:
-                if before.restarts != frame.restarts or (total is not None and key[1] >= total):
-                    del self.slots[key]
-                    self._held.pop(key, None)
+        if before is None:
+            return
+        if before.restarts != frame.restarts or _is_another(before, frame):
+            self._forget_process(frame.engine)
+        elif before.slots_total != frame.slots_total and frame.slots_total is not None:
+            self._forget_slots(frame.engine, frame.slots_total)
+
+    def _forget_process(self, url: str) -> None:
+        """Another process answers at this address: nothing that was in the one before is in it."""
+        self._forget_slots(url)
+        self.latencies.pop(url, None)
+        self.parts.pop(url, None)
+
+    def _forget_slots(self, url: str, beyond: int = 0) -> None:
+        for key in [key for key in self.slots if key[0] == url and key[1] >= beyond]:
+            del self.slots[key]
+            self._held.pop(key, None)
+
+    def _fold_latency(self, frame: LatencySample) -> None:
+        self.latencies.setdefault(frame.engine, {})[frame.measure] = frame
+
+    def _fold_part(self, frame: PartSample) -> None:
+        parts = self.parts.setdefault(frame.engine, {})
+        if frame.state == "gone":
+            parts.pop((frame.role, frame.part), None)
+        else:
+            parts[frame.role, frame.part] = frame
 
     def _fold_slot(self, frame: SlotSample) -> None:
         key = (frame.engine, frame.slot)
@@ -266,9 +293,7 @@ class Store:
     def _forget_engine(self, url: str) -> None:
         """It is not watched any more: what is known of it is of the past."""
         self.engines.pop(url, None)
-        for key in [key for key in self.slots if key[0] == url]:
-            del self.slots[key]
-            self._held.pop(key, None)
+        self._forget_process(url)
         for what in [what for what in self.missing if what.startswith(f"{url}:")]:
             del self.missing[what]
         prefix = simulated_gpus(url)
@@ -295,6 +320,8 @@ class Store:
         HostSample: _fold_host,
         GpuSample: _fold_gpu,
         EngineSample: _fold_engine,
+        LatencySample: _fold_latency,
+        PartSample: _fold_part,
         SlotSample: _fold_slot,
         AgentSample: _fold_agent,
         Turn: _fold_turn,
@@ -308,6 +335,15 @@ class Store:
         RecordingState: _fold_recording,
         Bye: _fold_bye,
     }
+
+
+def _is_another(before: EngineSample, frame: EngineSample) -> bool:
+    """Whether another kind of engine has come; one that has not said yet what it is has not."""
+    return before.name != frame.name and UNTOLD not in (before.name, frame.name)
+
+
+UNTOLD = "unknown"
+"""Name of an engine that has not said what it is."""
 
 
 def slot_subject(engine: str, slot: int) -> str:

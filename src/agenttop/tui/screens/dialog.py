@@ -7,11 +7,11 @@ from typing import TypeVar
 from textual.app import ComposeResult
 from textual.screen import ModalScreen
 
+from agenttop.tui.base import ConsoleBase
 from agenttop.tui.widgets.lines import Lines
 from agenttop.view.rows import engine_in_focus
 from agenttop.view.simulated import notice
 from agenttop.view.spans import Line, box, fit_at_most, width
-from agenttop.view.store import Store
 
 Result = TypeVar("Result")
 
@@ -34,8 +34,9 @@ class Dialog(ModalScreen[Result]):
 
     def _simulated(self) -> Line:
         """A dialog may cover the line that says so."""
-        store = getattr(self.app, "store", None)
-        told = notice(store, engine_in_focus(store)) if isinstance(store, Store) else None
+        if not isinstance(self.app, ConsoleBase):
+            return []
+        told = notice(self.app.store, engine_in_focus(self.app.store, self.app.look()))
         return [("  ", "text"), (f" {told} ", "badge")] if told is not None else []
 
     def compose(self) -> ComposeResult:

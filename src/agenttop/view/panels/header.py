@@ -5,6 +5,7 @@ from __future__ import annotations
 from agenttop.model import units
 from agenttop.model.frames import EngineSample
 from agenttop.stream.base import BROKE_OFF
+from agenttop.view.engines import kinship, place_words
 from agenttop.view.look import Look
 from agenttop.view.rows import engine_in_focus
 from agenttop.view.simulated import notice
@@ -48,6 +49,7 @@ def header(store: Store, width_cells: int, look: Look) -> list[Line]:
         left_below.append((f" {simulated} ", "badge"))
     elif store.session is not None and store.session.demo:
         left_below.append((DEMO_NOTICE, "warn"))
+    left_below += _among(store, engine, look, bool(left_below))
     reason = _reason(store, engine, look)
     if reason:
         left_below += [("  " if left_below else "", "text"), (reason, "label")]
@@ -76,10 +78,17 @@ def _identity(store: Store, engine: EngineSample | None, room: int) -> Line:
         line += [(" ", "text"), (version, "label")]
     if engine.model and room - width(line) > 8:
         line += [gap(), (cut(foreign(engine.model, 60), room - width(line) - 2), "text")]
-    others = len(store.engines) - 1
-    if others > 0 and room - width(line) > 12:
-        line += [gap(), (f"+{others} more (e)", "dim")]
     return line
+
+
+def _among(store: Store, engine: EngineSample | None, look: Look, follows: bool) -> Line:
+    """Which of several engines this is, and where it stands among them."""
+    place = place_words(store, look)
+    if place is None or engine is None:
+        return []
+    kin = kinship(store, engine)
+    line: Line = [("  " if follows else "", "text"), (place, "accent")]
+    return [*line, (f", {kin}", "label")] if kin is not None else line
 
 
 def _load(store: Store, brief: bool) -> Line:

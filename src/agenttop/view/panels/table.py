@@ -1,4 +1,7 @@
-"""Slots joined with agents: one row for each, with its state, context, rate, trend and progress."""
+"""Slots joined with agents: one row for each, with its state, context, rate, trend and progress.
+
+Where rows are free, the parts of the engine (`panels.parts`) stand below.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agenttop.model import units
+from agenttop.model.frames import EngineSample
+from agenttop.view.engines import has_slots, parts_of, who
 from agenttop.view.glyphs import bar, heat, spark, state
 from agenttop.view.look import Look
+from agenttop.view.panels.parts import parts, role_of
 from agenttop.view.panels.progress import progress
-from agenttop.view.rows import Row, engine_in_focus
-from agenttop.view.spans import Line, cells, fit, foreign, pad, right
+from agenttop.view.rows import SILENT_STATES, Row, engine_in_focus
+from agenttop.view.spans import Line, cells, fit, foreign, pad, right, wrap
 from agenttop.view.store import Store
 
 LATE_S = 5.0
@@ -36,38 +42,66 @@ class Column:
 
 
 def table(store: Store, listed: list[Row], width: int, height: int, look: Look) -> list[Line]:
-    """A line of titles and the rows of `listed` (`rows.rows`) that there is room for.
+    """A line of titles and the rows of `listed` (`rows.rows`) that there is room for; below them, where rows
+    are free, the parts of the engine.
 
     What is out of sight is summed up in the last line.
     """
     if height < 2:
         return []
-    columns = choose(width - 1, without=_left_out(store, listed, look), agent_cells=_agent_cells(listed))
-    lines: list[Line] = [_titles(columns)]
+    engine = engine_in_focus(store, look)
     if not listed:
-        engine = engine_in_focus(store, look)
-        paged = engine is not None and engine.kv_layout == "paged"
-        nothing = "no agents, and this engine shows no single requests" if paged else NOTHING
-        return [*lines, [(f" {nothing}: a sets agents up, + adds one", "dim")]]
-    shown, top = visible(listed, height, look)
-    lines += [_row(store, row, columns, row.key == look.row) for row in shown]
-    hidden = [*listed[:top], *listed[top + len(shown) :]]
-    if hidden:
-        lines.append(_hidden(hidden, width))
+        lines = _nothing(store, engine, width)[:height]
+    else:
+        columns = choose(
+            width - 1, without=_left_out(listed, store, engine), agent_cells=_agent_cells(listed)
+        )
+        lines = [_titles(columns)]
+        shown, top = visible(listed, height, look)
+        lines += [_row(store, row, columns, row.key == look.row) for row in shown]
+        hidden = [*listed[:top], *listed[top + len(shown) :]]
+        if hidden:
+            lines.append(_hidden(hidden, width))
+    if engine is not None:
+        below = len(parts_of(store, engine))
+        if listed and below and height - len(lines) > 1 + below:
+            lines.append([])
+        lines += parts(store, engine, width, height - len(lines))
     return lines
 
 
-SLOTTED = ("llama.cpp", "unknown")
-"""Engines with slots, also while they are down and show none."""
+def lines_wanted(store: Store, listed: list[Row], width: int, look: Look) -> int:
+    """Lines in which all rows and all parts stand."""
+    engine = engine_in_focus(store, look)
+    below = len(parts_of(store, engine)) if engine is not None else 0
+    above = 1 + len(listed) if listed else len(_nothing(store, engine, width))
+    return max(1 + 4, above + (1 + below + bool(listed) if below else 0))
+
+
+OF_AGENTS = ("ttft", "turn", "compactions", "cached", "failures", "output")
+"""Columns of which a slot by itself knows nothing."""
 
 NOTHING = "no slots and no agents to show"
 
 
-def _left_out(store: Store, listed: list[Row], look: Look) -> list[str]:
-    """Columns that would be empty: an engine without slots has no numbers of slots."""
-    engine = engine_in_focus(store, look)
-    without_slots = engine is not None and engine.name not in SLOTTED and engine.slots_total is None
-    return ["slot"] if without_slots and all(row.slot is None for row in listed) else []
+def _nothing(store: Store, engine: EngineSample | None, width: int) -> list[Line]:
+    """In place of rows: why there are none, and how there come to be some."""
+    if engine is None or engine.state in SILENT_STATES or has_slots(store, engine):
+        return [[(f" {NOTHING}: a sets agents up, + adds one", "dim")]]
+    text = f"{who(engine)} does not tell requests apart; agents started here get a row each: a, +"
+    return [[(" ", "text"), *line] for line in wrap(text, width - 1, "dim")]
+
+
+def _left_out(listed: list[Row], store: Store, engine: EngineSample | None) -> list[str]:
+    """Columns that would be empty: an engine without slots has no numbers of slots, most have one model, and
+    slots alone have nothing that only agents have."""
+    slots = [row.slot for row in listed if row.slot is not None]
+    left_out = [] if any(slot.part for slot in slots) else ["part"]
+    if all(row.agent is None for row in listed):
+        left_out += OF_AGENTS
+    if not slots and engine is not None and not has_slots(store, engine):
+        left_out.append("slot")
+    return left_out
 
 
 def _agent_cells(listed: list[Row]) -> int:
@@ -89,10 +123,10 @@ def visible(all_rows: list[Row], height: int, look: Look) -> tuple[list[Row], in
     return all_rows[top : top + room], top
 
 
-def title(listed: list[Row]) -> Line:
+def title(listed: list[Row], store: Store, look: Look) -> Line:
     """What the rows are, and how many are in which state; every request counted once."""
     counts = _counted(listed)
-    line: Line = [("Slots and agents", "accent")]
+    line: Line = [(_what(listed, store, engine_in_focus(store, look)), "accent")]
     order = (
         "stalled",
         "decode",
@@ -112,6 +146,16 @@ def title(listed: list[Row]) -> Line:
         if counts[name] > 0:
             line += [("  ", "text"), (str(counts[name]), "text"), (f" {name}", "label")]
     return line
+
+
+def _what(listed: list[Row], store: Store, engine: EngineSample | None) -> str:
+    """`Slots and agents`, `Agents and ranks`."""
+    if engine is None or has_slots(store, engine):
+        return "Slots and agents"
+    some = parts_of(store, engine)
+    if not some:
+        return "Agents"
+    return f"Agents and {role_of(some)}" if listed else role_of(some).capitalize()
 
 
 SERVED = ("prefill", "prime", "decode", "compact")
@@ -134,9 +178,9 @@ def _counted(listed: list[Row]) -> Counter[str]:
     return counts
 
 
-def note(look: Look) -> Line:
-    """The order of the rows."""
-    return [(f"by {look.sort}", "dim")]
+def note(listed: list[Row], look: Look) -> Line | None:
+    """The order of the rows, where there are any."""
+    return [(f"by {look.sort}", "dim")] if listed else None
 
 
 def choose(width: int, *, without: Sequence[str] = (), agent_cells: int = LEAST_NAME) -> list[Column]:
@@ -223,6 +267,11 @@ def _name(row: Row) -> str:
     return "└" + (name.removeprefix(foreign(row.agent.parent or "", 12)) or name)
 
 
+def _part(store: Store, row: Row, width: int) -> Line:
+    part = row.slot.part if row.slot is not None else None
+    return [(pad(foreign(part, 40) if part else "–", width), "text" if part else "dim")]
+
+
 def _state(store: Store, row: Row, width: int) -> Line:
     text, role = state(foreign(row.state, 12))
     if _late(store, row):
@@ -294,6 +343,7 @@ def _progress(store: Store, row: Row, width: int) -> Line:
 COLUMNS: dict[str, Column] = {
     "slot": Column("#", 3, 3, _slot, at_right=True),
     "agent": Column("agent", LEAST_NAME, LEAST_NAME, _agent),
+    "part": Column("model", 8, 24, _part),
     "state": Column("state", 10, 10, _state),
     "context": Column("context", CONTEXT_TEXT + 6, CONTEXT_TEXT + 25, _context),
     "rate": Column("tok/s", 5, 5, _rate, at_right=True),
@@ -312,6 +362,7 @@ IMPORTANCE = (
     "slot",
     "agent",
     "state",
+    "part",
     "context",
     "rate",
     "progress",
@@ -324,5 +375,5 @@ IMPORTANCE = (
     "output",
 )
 
-GROWTH = ("progress", "trend", "context", "state", "progress", "turn", "compactions")
+GROWTH = ("part", "progress", "trend", "context", "state", "progress", "turn", "compactions")
 """Who gets the cells that are left over, one after the other."""
