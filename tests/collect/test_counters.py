@@ -51,6 +51,27 @@ def test_a_counter_that_is_not_there_has_no_rate_and_disturbs_no_other() -> None
     assert (window.rate("output"), window.rate("cached"), window.rate("no such")) == (1.0, None, None)
 
 
+def test_the_mean_of_a_gauge_is_by_time_and_over_the_same_window() -> None:
+    window = CounterWindow()
+    for at, running in ((0.0, 100), (1.0, 2), (2.0, 4), (4.0, 4)):
+        window.add(at, {"output": at}, {"running": running})
+    assert window.span_s == 3.0  # what was at 0 has left it
+    assert window.mean("running") == pytest.approx((3 * 1 + 4 * 2) / 3)
+    assert window.mean("no such") is None
+    window.add(5.0, {"output": 5.0}, {"running": None})
+    assert window.mean("running") is None
+    assert window.rate("output") == 1.0
+
+
+def test_a_mean_begins_anew_with_the_window() -> None:
+    window = CounterWindow()
+    window.add(0.0, {"output": 9}, {"running": 50})
+    assert window.add(1.0, {"output": 0}, {"running": 2})
+    assert window.mean("running") is None
+    window.add(2.0, {"output": 0}, {"running": 4})
+    assert window.mean("running") == 3.0
+
+
 @given(st.lists(st.tuples(st.floats(0, 5), st.integers(0, 10_000)), min_size=2, max_size=30))
 def test_no_rate_is_negative_or_above_what_was_counted(steps: list[tuple[float, int]]) -> None:
     window, landed = CounterWindow(), LandingRate()

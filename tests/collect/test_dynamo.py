@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agenttop.collect.engine.base import ChangedError
-from agenttop.collect.engine.http import EngineClient, EngineError
+from agenttop.collect.engine.http import EngineError
 from agenttop.collect.engine.kinds.dynamo.metrics import read_front, read_worker
 from agenttop.collect.engine.recognise import recognise
-from agenttop.collect.engine.registry import registry
 from tests.collect import imitations as imitate
 from tests.collect import samples
 from tests.collect.scripted import Played
@@ -158,13 +157,6 @@ async def test_a_worker_of_another_engine() -> None:
         told = server.why(reading)
     assert (reading.sample.running, reading.sample.kv_used_fraction) == (3, 0.75)
     assert "only vLLM's" in (told["decode_tok_s"] or "")
-
-
-def test_its_paths() -> None:
-    kind = registry().named("Dynamo")
-    assert kind.allowed_paths == {"/metrics", "/v1/models"}
-    client = EngineClient("http://127.0.0.1:9", kind.allowed_paths)
-    assert client.allowed == kind.allowed_paths
 
 
 _LINES = [line for line in FRONT[2][1].decode().splitlines() if line.startswith("dynamo_frontend_")]

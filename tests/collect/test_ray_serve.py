@@ -153,7 +153,8 @@ async def test_the_api_leads_to_the_metrics_ports_of_this_host(
         assert {line.split(" ")[1] for line in (*export.asked, *dashboard.asked)} == {"/metrics"}
     sample = reading.sample
     assert (sample.model, sample.context_limit_tokens, sample.pid) == ("tiny", 2048, 7)
-    assert (sample.running, sample.decode_tok_s) == (6, pytest.approx(238.0, rel=0.01))
+    assert sample.running == 6
+    assert sample.decode_tok_s == pytest.approx(238.0, rel=0.01)
     assert "context_limit_tokens" not in told
 
 
@@ -217,6 +218,17 @@ async def test_both_are_recognised_and_vllm_claims_neither() -> None:
             made = await recognise(server.url)
             assert made.name == "Ray Serve LLM"
             await made.client.close()
+
+
+async def test_a_page_that_is_too_long_for_a_question_is_still_recognised() -> None:
+    """A node with a few replicas has megabytes, at every path."""
+    page = PAGES[0][1] + "".join(f'ray_tasks{{n="{number:060}"}} 1\n' for number in range(20_000))
+    assert len(page) > 1_000_000
+    with imitate.serves(dict.fromkeys(("/v1/models", "/metrics", "/props", "/version", "/"), page)) as server:
+        made = await recognise(server.url)
+        assert made.name == "Ray Serve LLM"
+        assert (await made.poll()).sample.running == 6
+        await made.client.close()
 
 
 async def test_an_application_that_serves_no_model() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agenttop.wire.prometheus import parse, total
+from agenttop.wire.prometheus import HEADS, LONGEST_HEAD, Reader, parse, total
 from tests.collect import samples
 
 
@@ -134,3 +134,61 @@ def test_no_text_raises(body: str) -> None:
     parse(body)
     parse(body, "a")
     parse(body, {"a"})
+
+
+# A reader that reads again
+
+
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            [
+                "m 1",
+                "m 2",
+                "m{} 3",
+                "m 1 1700000000000",
+                'm{a="1"} 4',
+                'm{a="1"}5',
+                'm{a="1 2"}6',
+                'm{a="1 2"} 7',
+                'm_bucket{le="+Inf"} 6 # {trace_id="z"} 1 1700000000',
+                'm_bucket{le="+Inf"} 8',
+                "m NaN",
+                "m abc",
+                "m_more 9",
+                "# HELP m is 5",
+                '{"a.b","x"="1"} 7',
+                "other 1",
+                "m\t1",
+                "m 1\r",
+                "",
+                " m 1",
+            ]
+        ),
+        st.text(max_size=30),
+    ),
+    max_size=12,
+)
+
+
+@given(st.lists(LINES, min_size=1, max_size=4), st.sampled_from([None, "m", ("m", "m_bucket", "a.b")]))
+def test_a_reader_reads_every_text_as_if_it_were_the_first(
+    texts: list[list[str]], wanted: str | tuple[str, ...] | None
+) -> None:
+    reader = Reader(wanted)
+    for lines in [*texts, *texts]:
+        body = "\n".join(lines)
+        assert repr(reader.read(body)) == repr(parse(body, wanted))
+
+
+def test_a_reader_of_endlessly_new_lines_keeps_a_bounded_number_of_them() -> None:
+    reader = Reader("m")
+    for start in range(0, HEADS * 2, 5000):
+        found = reader.read("\n".join(f'm{{a="{number}"}} 1' for number in range(start, start + 5000)))
+        assert len(found["m"]) == 5000
+    assert len(reader._heads) <= HEADS
+    assert len(reader._labels) <= HEADS
+    before = len(reader._heads)
+    long = "x" * LONGEST_HEAD
+    assert reader.read(f'm{{a="{long}"}} 1') == {"m": [({"a": long}, 1.0)]}
+    assert len(reader._heads) == before

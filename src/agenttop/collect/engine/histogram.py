@@ -120,6 +120,8 @@ class LatencyWindow:
             return []
         if self._looks and _went_back(self._looks[-1][1], now):
             self._looks.clear()
+        while len(self._looks) > 1 and self._looks[1][0] <= at - self._window_s:
+            self._looks.popleft()
         spaced = not self._looks or at - self._looks[-1][0] >= self._window_s / MOST_LOOKS
         told: list[LatencySample] = []
         if self._looks and at - self._told_at >= LEAST_S:
@@ -127,8 +129,6 @@ class LatencyWindow:
             told = [self._sample(at, measure, histogram) for measure, histogram in now.items()]
         if spaced:
             self._looks.append((at, now))
-            while len(self._looks) > 2 and self._looks[1][0] <= at - self._window_s:
-                self._looks.popleft()
         return told
 
     def _sample(self, at: float, measure: str, now: Histogram) -> LatencySample:

@@ -188,8 +188,9 @@ class DynamoAdapter:
                 "decode_tok_s output_tokens_total",
                 "no request has come yet, or this version does not count them",
             )
-        if found.inflight is None or found.queued is None:
-            reasons.add("running waiting", "this version does not tell it")
+        for field, value in (("running", found.answering), ("waiting", found.queued)):
+            if value is None:
+                reasons.add(field, "this version does not tell it")
         if not found.histograms:
             reasons.add("latencies", "no request has ended yet")
         return reasons

@@ -29,7 +29,7 @@ PREFIXES = ("vllm:", "vllm_")
 RAY_PREFIXES = ("ray_vllm_", "ray_vllm:")
 """Ray's own prefix, and `_` for the `:` that its names may not hold."""
 
-_FAMILIES: Mapping[str, tuple[str, ...]] = {
+FAMILIES: Mapping[str, tuple[str, ...]] = {
     "running": ("num_requests_running",),
     "waiting": ("num_requests_waiting",),
     "waiting_by_reason": ("num_requests_waiting_by_reason",),
@@ -52,7 +52,7 @@ _FAMILIES: Mapping[str, tuple[str, ...]] = {
     "acceptance": ("spec_decode_draft_acceptance_rate",),
     "sleep": ("engine_sleep_state",),
 }
-_HISTOGRAMS: Mapping[str, tuple[str, ...]] = {
+HISTOGRAMS: Mapping[str, tuple[str, ...]] = {
     "ttft": ("time_to_first_token_seconds",),
     "itl": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
     "e2e": ("e2e_request_latency_seconds",),
@@ -61,12 +61,12 @@ _HISTOGRAMS: Mapping[str, tuple[str, ...]] = {
     "decode": ("request_decode_time_seconds",),
 }
 PROCESS_START = "process_start_time_seconds"
-CATALOGUE = Catalogue(PREFIXES, _FAMILIES, (PROCESS_START,), _HISTOGRAMS)
+CATALOGUE = Catalogue(PREFIXES, FAMILIES, (PROCESS_START,), HISTOGRAMS)
 RAY = Catalogue(
     RAY_PREFIXES,
     # Some versions of Ray write counters without their suffix.
-    {key: (*names, *(name.removesuffix("_total") for name in names)) for key, names in _FAMILIES.items()},
-    histograms=_HISTOGRAMS,
+    {key: (*names, *(name.removesuffix("_total") for name in names)) for key, names in FAMILIES.items()},
+    histograms=HISTOGRAMS,
     sums=False,  # Ray puts the middle of its bucket in the place of each observation
 )
 
