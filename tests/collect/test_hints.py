@@ -5,7 +5,10 @@ from __future__ import annotations
 import shlex
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from agenttop.collect.containers import belongs, forwarded
 from agenttop.collect.engine.kinds.llamacpp import KIND
 from agenttop.collect.hints import is_own, judge, kind_of, kind_of_image, port_in, usual_ports
 from agenttop.collect.process import Command
@@ -148,6 +151,29 @@ def test_images_of_containers(image: str, name: str | None) -> None:
 def test_the_port_of_the_web_is_not_a_usual_one() -> None:
     assert 80 not in usual_ports()
     assert {8000, 8080, 11434, 30000} <= usual_ports()
+
+
+WORDS = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(
+        ["python3", "-m", "uv", "run", "env", "vllm", "serve", "--port", "=", "agenttop", "sim", "/"]
+    ),
+    st.sampled_from(
+        ["docker-proxy", "pasta", "-t", "-proto", "tcp", "-host-port", "-container-port", "1-9:3"]
+    ),
+)
+
+
+@given(st.lists(WORDS, max_size=12))
+def test_any_command_line_can_be_judged(words: list[str]) -> None:
+    command = Command(words)
+    judged = judge(command)
+    assert judged is None or port_in(command, judged.kind) in (None, *range(1, 65536))
+    assert is_own(command) in (True, False)
+    for each in forwarded(command):
+        assert 0 < each.port < 65536
+        assert 0 < each.container_port < 65536
+    belongs(command)
 
 
 def test_nothing_of_a_command_line_is_shown() -> None:

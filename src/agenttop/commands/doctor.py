@@ -21,10 +21,11 @@ SEARCH_S = 4.0
 """Where engines have to be found first."""
 _NO_ENGINE = "no engine found on this host"
 _EPILOG = """\
-It makes the same requests as the console, for two seconds. Marks: ✓ seen, – not there and why, · nothing to
-measure now, ✗ wrong.
+It makes the same requests as the console, for a few seconds.
+Marks: ✓ seen; – not there, and why; · nothing to measure now; ✗ wrong.
 
-Exit codes: 0 what was named can be read; 1 an engine named with --url cannot; 2 the command line is wrong.
+Exit codes: 0 what was named can be read; 1 an engine named with --url cannot;
+2 the command line is wrong.
 """
 
 
