@@ -89,6 +89,8 @@ class _Look:
         self._locked = False
         self._page: str | None = None
         self._other: str | None = None
+        self._endless = False
+        """A reply was too long for what was asked: Ray's metrics port answers everything with its page."""
         self._models: Reply | None = None
         self._answered = False
         """Something has been answered that is no web page."""
@@ -141,7 +143,7 @@ class _Look:
             return openai.KIND
         version = replies.get("/version")
         told = version is not None and version.status == 200 and version.has("version")
-        if models is not None and models.status == 404 and not told:
+        if not told and (self._endless if models is None else models.status == 404):
             return await self._by_metrics()
         return None
 
@@ -198,7 +200,8 @@ class _Look:
             self._locked = True
             return None
         except (MovedError, TooBigError) as error:
-            self._other = str(error)
+            self._endless = self._endless or isinstance(error, TooBigError)
+            self._other = self._other or str(error)
             return None
         self.simulated = self.simulated or HEADER in reply.headers
         self._answered = self._answered or (reply.status == 200 and reply.content_type != "text/html")
