@@ -1,7 +1,9 @@
 """What recording costs: `python benchmarks/bench_record.py [SECONDS]`.
 
 A host, 2 GPUs, 16 slots and 16 agents that decode without a pause at 50 tok/s each, sampled at 1 Hz, through
-the real recorder with one commit per second of session time; then what reading it back costs.
+the real recorder with one commit per second of session time; then what reading it back costs. Then three
+engines that are watched side by side, without agents: vLLM with four ranks and its latencies, a router with
+three models and eight slots, Ollama with one.
 """
 
 from __future__ import annotations
@@ -15,9 +17,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import msgspec
 from tests.record.build import session, session_frames
+from tests.view import engine_scenes as kinds
+from tests.view import scenes
 
-from agenttop.model.frames import Frame, Turn
+from agenttop.model.frames import Frame, PartSample, Turn
 from agenttop.record.read import Recording
 from agenttop.record.write import Recorder
 from agenttop.stream.history import HISTORY_S
@@ -33,6 +38,26 @@ def by_second(seconds: int, pause: bool) -> list[list[Frame]]:
     for frame in frames:
         split[max(0, int(frame.t + 0.75))].append(frame)
     return split
+
+
+def engines(seconds: int) -> list[list[Frame]]:
+    """Frames of three engines, second by second."""
+    split: list[list[Frame]] = []
+    for t in range(1, seconds + 1):
+        frames: list[Frame] = [scenes.host(t), *(scenes.gpu(t, index) for index in range(2))]
+        frames += [kinds.vllm(t, running=20 + t % 5), *kinds.ranks(t)]
+        frames += [kinds.router(t), *kinds.router_parts(t), *kinds.router_slots(t)]
+        frames += [kinds.ollama(t), *kinds.ollama_parts(t)]
+        frames += kinds.vllm_latencies(t) if t % 5 == 0 else []
+        # Two of the ranks are at work: what they hold is never the same.
+        split.append([_moving(frame, t) for frame in frames])
+    return split
+
+
+def _moving(frame: Frame, t: int) -> Frame:
+    if isinstance(frame, PartSample) and frame.part in ("0", "1"):
+        return msgspec.structs.replace(frame, kv_used_tokens=(frame.kv_used_tokens or 0) + t)
+    return frame
 
 
 def write(path: Path, seconds: list[list[Frame]]) -> tuple[float, float]:
@@ -80,6 +105,13 @@ def main() -> None:
             print(
                 f"  size: {size / 1000:.2f} kB/s = {per_day:.0f} MB a day, {packed / size:.0%} of it arrivals"
             )
+        seconds = engines(length)
+        beside = Path(folder) / "engines.agenttop"
+        cpu, _ = write(beside, seconds)
+        size = beside.stat().st_size / length
+        print(f"three engines, no agents: {sum(map(len, seconds)) / length:.1f} frames/s")
+        print(f"  writing: {cpu * 1000:.2f} ms of CPU per second")
+        print(f"  size: {size / 1000:.2f} kB/s = {size * 86400 / 1e6:.0f} MB a day")
         with Recording(path) as recording:
             end = recording.duration
             timed("everything", recording.frames)

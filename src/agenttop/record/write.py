@@ -23,6 +23,7 @@ from agenttop.errors import AgenttopError, UsageError
 from agenttop.model import units
 from agenttop.model.frames import SCHEMA, Frame, Session
 from agenttop.model.text import clean
+from agenttop.record.repeats import Repeats
 from agenttop.record.schema import APPLICATION_ID, COMMITS, KEEP_UNKNOWN, TABLES, UNKNOWN, Table
 from agenttop.wire.codec import Unknown
 
@@ -59,6 +60,7 @@ class Recorder:
         """One sentence once recording has stopped by itself; None while all is well."""
         self._lock = threading.Lock()
         self._session = session
+        self._repeats = Repeats()
         self._pending: deque[Frame | Unknown] = deque()
         self._seq = 0
         self._commits = 0
@@ -78,8 +80,10 @@ class Recorder:
             raise AgenttopError(f"cannot record to {path}: {reason}", ELSEWHERE) from error
 
     def add(self, frame: Frame | Unknown) -> None:
-        """Queue a frame for the next commit. Never blocks."""
-        if self.failure is None and not self._closed and frame != self._session:
+        """Queue a frame for the next commit, unless the recording holds what it says. Never blocks."""
+        if self.failure is not None or self._closed or frame == self._session:
+            return
+        if not self._repeats.has(frame):
             self._pending.append(frame)
 
     def commit(self) -> None:
