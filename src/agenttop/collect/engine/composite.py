@@ -45,7 +45,7 @@ _TOTALS = (
     "prefix_hits_tokens_total",
     "prefix_queries_tokens_total",
 )
-_FIGURES = "running decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens kv_used_fraction"
+_FIGURES = "running waiting decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens kv_used_fraction"
 _NOT_THE_FRONTS = ("version",)
 """Reasons of a server that say nothing of the front: it has a version of its own."""
 

@@ -212,7 +212,7 @@ class FrontAdapter:
             reasons.add(_OF_SERVERS, "its server does not tell it")
 
 
-_OF_MODELS = "decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens"
+_OF_MODELS = "waiting decode_tok_s prefill_tok_s slots kv_used_tokens kv_pool_tokens"
 _OF_SERVERS = (
     "model quantisation kv_dtype context_limit_tokens kv_layout kv_used_fraction prompt_tokens_total "
     "cached_tokens_total output_tokens_total preemptions_total finish_reasons draft_acceptance"
