@@ -227,7 +227,7 @@ async def test_a_cut_by_an_engine_that_is_still_there_is_no_restart() -> None:
         own = Client(Endpoint(server.url), time.monotonic, Timeouts())
         await own.send(b"{}", reply)
         own.close()
-        assert [request.line.split()[1] for request in server.requests][-1] == "/health"
+        assert [request.line.split()[1] for request in server.requests][-1] == "/props"
     assert reply.error_kind == "cut"
 
 

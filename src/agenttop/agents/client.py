@@ -37,7 +37,7 @@ RESEND_WITHIN_S = 1.0
 server while it was idle; the request is sent once more on a new one."""
 
 CHAT_PATH = "/v1/chat/completions"
-HEALTH_PATH = "/health"
+HEALTH_PATH = "/props"
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,10 +22,16 @@ class Pace:
     def __init__(self) -> None:
         self.every_s = USUAL_S
         """Between the beginnings of two looks."""
+        self._before_s = 0.0
 
     def took(self, spent_s: float) -> None:
-        """A look is over, `spent_s` after its first question. One fast look, and the usual pace is back."""
-        self.every_s = min(SLOWEST_S, max(USUAL_S, spent_s / SHARE))
+        """A look is over, `spent_s` after its first question.
+
+        Two slow looks in a row change the pace: one alone may be a hiccup of this host. One fast look, and the
+        usual pace is back.
+        """
+        lately_s, self._before_s = min(spent_s, self._before_s), spent_s
+        self.every_s = min(SLOWEST_S, max(USUAL_S, lately_s / SHARE))
 
     @property
     def is_usual(self) -> bool:
