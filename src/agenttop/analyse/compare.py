@@ -13,6 +13,7 @@ from agenttop.analyse import measures
 from agenttop.analyse.levels import Span, find_levels
 from agenttop.analyse.limits import Seen, bottleneck, look
 from agenttop.analyse.material import Material, of_recording, within
+from agenttop.analyse.neighbours import busy_beside
 from agenttop.analyse.row import LevelRow
 from agenttop.analyse.steady import judge
 from agenttop.analyse.tokens import tokens_per_event
@@ -89,11 +90,8 @@ def _row(
         # Its beginning is cropped where the level had not settled yet.
         span = replace(span, steady=standing.since)
     loads = within(material.loads, span.steady, span.end)
-    engines = [
-        sample
-        for sample in within(material.engines, span.steady, span.end)
-        if load is None or sample.engine == load.engine
-    ]
+    all_engines = within(material.engines, span.steady, span.end)
+    engines = [sample for sample in all_engines if load is None or sample.engine == load.engine]
     ended = [turn for turn in turns if span.steady <= turn.t < span.end]
     if standing.state == "steady" and (moved := unsteady(ended)):
         standing = replace(standing, state="unsteady", why=moved[0])
@@ -106,6 +104,7 @@ def _row(
         warm_up_s=span.steady - span.start,
         window_s=span.window_s,
         engine_away="; ".join(away(engines)) or None,
+        also_busy=busy_beside(load.engine if load else None, all_engines),
         valid=not reasons,
         why_invalid="; ".join(reasons) or None,
     )
@@ -138,6 +137,7 @@ def _identity(
         "simulated": simulated is not None,
         "speedup": session.speedup,
         "engine": load.engine if load else None,
+        "engine_name": next((sample.name for sample in reversed(engines)), None),
         "model": next((sample.model for sample in engines if sample.model), None),
         "profile": load.profile if load else None,
         "demo": session.demo,

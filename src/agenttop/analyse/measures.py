@@ -202,6 +202,9 @@ def engine(span: Span, engines: Sequence[EngineSample]) -> Figures:
         "waiting_fraction": sum(count > 0 for count in waiting) / len(waiting) if waiting else None,
         "preemptions": preempted,
         "preemptions_per_min": None if preempted is None else preempted * 60 / span.window_s,
+        "engine_hit_fraction": _share(engines, "prefix_hits_tokens_total", "prefix_queries_tokens_total"),
+        "draft_acceptance": _share(engines, "accepted_tokens_total", "drafted_tokens_total"),
+        "finish_reasons": _finished(engines),
     }
 
 
@@ -244,13 +247,36 @@ def active_fill(sample: EngineSample) -> float | None:
 
 
 def _preemptions(engines: Sequence[EngineSample]) -> int | None:
-    counted = [sample for sample in engines if sample.preemptions_total is not None]
+    grown = _growth(engines, "preemptions_total")
+    return None if grown is None else max(0, grown)
+
+
+def _growth(engines: Sequence[EngineSample], counter: str) -> int | None:
+    """By how much a counter of the engine has grown from the first sample to the last; None where it does
+    not count, or was restarted in between."""
+    counted = [sample for sample in engines if getattr(sample, counter) is not None]
     if len(counted) < 2 or counted[0].restarts != counted[-1].restarts:
         return None
-    first, last = counted[0].preemptions_total, counted[-1].preemptions_total
-    assert first is not None
-    assert last is not None
-    return max(0, last - first)
+    grown: int = getattr(counted[-1], counter) - getattr(counted[0], counter)
+    return grown
+
+
+def _share(engines: Sequence[EngineSample], part: str, whole: str) -> float | None:
+    """The growth of one counter over that of another; None where there was none, or one went back."""
+    of, some = _growth(engines, whole), _growth(engines, part)
+    if some is None or of is None or of <= 0 or some < 0:
+        return None
+    return min(1.0, some / of)
+
+
+def _finished(engines: Sequence[EngineSample]) -> dict[str, int]:
+    """Requests that ended from the first sample to the last, by reason."""
+    counted = [sample for sample in engines if sample.finish_reasons]
+    if len(counted) < 2 or counted[0].restarts != counted[-1].restarts:
+        return {}
+    first, last = counted[0].finish_reasons, counted[-1].finish_reasons
+    grown = {why: count - first.get(why, 0) for why, count in last.items()}
+    return grown if all(count >= 0 for count in grown.values()) else {}
 
 
 def mean_context(span: Span, turns: Sequence[Turn]) -> float | None:

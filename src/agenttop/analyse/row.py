@@ -20,6 +20,8 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     """The engine is simulated (`agenttop sim`): figures of a model, not of this host."""
     speedup: float = 1.0
     engine: str | None = None
+    engine_name: str | None = None
+    """What kind of engine it is: llama.cpp, vLLM, ..."""
     model: str | None = None
     profile: str | None = None
     demo: bool = False
@@ -73,6 +75,13 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int | None = None
     """None where the engine does not count them (llama.cpp) or was restarted."""
     preemptions_per_min: float | None = None
+    engine_hit_fraction: float | None = None
+    """Prompt tokens found in the engine's prefix cache over those looked up there in the window, by its own
+    counters: of all its requests, also of those that are not this session's."""
+    draft_acceptance: float | None = None
+    """Of speculative decoding: tokens taken over tokens drafted in the window, by the engine's counters."""
+    finish_reasons: dict[str, int] = {}
+    """Why requests ended in the window, by the engine's counters; empty where it does not tell."""
     failures: int | None = None
     failure_kinds: dict[str, int] = {}
     """`failures` by `Turn.error_kind`."""
@@ -105,5 +114,7 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     engine_away: str | None = None
     """That the engine was restarted or did not serve in the window, in words: what failed then says nothing
     of how many it carries."""
+    also_busy: str | None = None
+    """Other engines of the same host that ran requests in the window, in words: they shared the machine."""
     valid: bool
     why_invalid: str | None = None

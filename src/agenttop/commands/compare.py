@@ -69,6 +69,8 @@ SPEEDS: Columns = (
 CAUSES: Columns = (
     ("KV max", lambda row: units.percent(row["kv_max_fraction"])),
     ("hits", lambda row: units.percent(row["prefix_hit_fraction"])),
+    ("engine hits", lambda row: units.percent(row["engine_hit_fraction"])),
+    ("accept", lambda row: units.percent(row["draft_acceptance"])),
     ("queued", lambda row: units.percent(row["waiting_fraction"])),
     ("compact", lambda row: units.count(row["compactions"])),
     ("took", lambda row: units.seconds(row["compaction_s_p50"])),
@@ -91,7 +93,10 @@ COLUMNS: Columns = (
     SPEEDS[-1],
 )
 
-RARE = ("retries", "stalls", "took", "again", "queued", "throttled")
+SOME = ("engine hits", "accept")
+"""What only some engines count: nothing is said where none of them does."""
+
+RARE = ("engine hits", "retries", "stalls", "took", "again", "queued", "throttled")
 """Left out in this order where a table is too wide and the column is empty or zero throughout."""
 
 
@@ -174,7 +179,7 @@ def render(
     if not rows:
         return "no levels\n" + below
     parts = [
-        _table(rows, (*NAMES, *SPEEDS)) + _remarks(rows),
+        _table(rows, (*NAMES, *SPEEDS)) + _remarks(rows) + _several_engines(rows),
         _table(rows, (NAMES[0], NAMES[2], *CAUSES), 1),
         _words(rows, points, sentences),
     ]
@@ -191,6 +196,7 @@ def _table(rows: Rows, columns: Columns, left: int = LEFT) -> str:
     shown = [(name, [printable(show(row)) for row in rows]) for name, show in columns]
     unknown = [name for name, values in shown[left + 1 :] if set(values) == {units.MISSING}]
     shown = [(name, values) for name, values in shown if name not in unknown]
+    unknown = [name for name in unknown if name not in SOME]
     needs = [_wide(shown[index : index + 1]) for index in range(left)]
     for rare in RARE:
         if _wide(shown) > WIDTH:
@@ -261,8 +267,28 @@ def _remarks(rows: Rows, bullet: str = "") -> str:
             remarks.append(f"not valid: {_named(row)}: {row['why_invalid']}")
         elif row["steady"] not in (None, "steady") and row["why_steady"]:
             remarks.append(f"valid, but {row['steady']}: {_named(row)}: {row['why_steady']}")
+        if row.get("also_busy"):
+            remarks.append(f"not alone: {_named(row)}: the host also served {row['also_busy']}")
     wrapped = [textwrap.fill(bullet + text, WIDTH, subsequent_indent="  ") + "\n" for text in remarks]
     return "".join(["\n", *wrapped]) if wrapped else ""
+
+
+def _several_engines(rows: Rows) -> str:
+    """Where the load went, if not to one engine throughout."""
+    targets = {(row["file"], row["engine"]): row for row in rows if row["engine"]}
+    if len({engine for _, engine in targets}) < 2:
+        return ""
+    lines = [
+        f"{printable(Path(file).name)}: load went to {target(row)}" for (file, _), row in targets.items()
+    ]
+    return "".join(["\n", *(textwrap.fill(line, WIDTH, subsequent_indent="  ") + "\n" for line in lines)])
+
+
+def target(row: Row) -> str:
+    """The engine a level's load went to: `vLLM at http://127.0.0.1:8000, Qwen3-8B`."""
+    name = f"{printable(row['engine_name'])} at " if row["engine_name"] else ""
+    model = f", {printable(row['model'])}" if row["model"] else ""
+    return f"{name}{printable(row['engine'])}{model}"
 
 
 def _named(row: Row) -> str:

@@ -76,7 +76,7 @@ class Figures:
 
     def as_text(self) -> str:
         """The table of levels, then the three figures and what became of the search."""
-        from agenttop.commands.compare import render
+        from agenttop.commands.compare import render, target
 
         file = self.rows[0]["file"] if self.rows else ""
         said = {file: self.report["sentence"]} if self.report and "sentence" in self.report else {}
@@ -86,6 +86,9 @@ class Figures:
         search = (self.report or {}).get("search")
         if search:
             text += "\n" + printable(_search(search)) + "\n"
+        targets = list(dict.fromkeys(target(row) for row in self.rows if row["engine"]))
+        if len(targets) == 1:  # of several the table has told
+            text += f"\nload went to {targets[0]}\n"
         if self.speedup != 1.0:
             text += f"\nall times are simulated: {self.speedup:g} times faster than life\n"
         return text
