@@ -214,10 +214,9 @@ class DynamoAdapter:
             sample = vllm.with_figures(sample, found, rates, given)
             parts = vllm.parts(t, self._url, found, rates, "rank")
             vllm.figures(reasons, found)
-            if found.output is None:
-                reasons.add(
-                    "decode_tok_s output_tokens_total", "its engine does not count the tokens it generates"
-                )
+            vllm.gauges(reasons, found)
+            if found.kv_dtype is None:
+                reasons.add("kv_dtype", "its engine does not tell it here")
         else:
             why = "of its engine's own metrics only vLLM's are read here"
             reasons.add(vllm.FIGURES, why, "name the front end with --url")
@@ -252,4 +251,4 @@ def _filled(sample: EngineSample, worker: Worker) -> dict[str, Any]:
 def _without(reasons: Reasons, sample: EngineSample, worker: Worker) -> list[Any]:
     """The reasons for what is still missing."""
     there = {f"{sample.engine}:{field}" for field in _filled(sample, worker)}
-    return [frame for frame in reasons.frames if frame.what not in there]
+    return [frame for frame in vllm.once_each(reasons.frames) if frame.what not in there]

@@ -269,7 +269,6 @@ class RayServeAdapter:
         if found is None:
             reasons.add(frames.FIGURES, *self._why)
             return reasons.frames
-        frames.figures(reasons, found)
         told = {
             "running per_sequence_tok_s": found.running,
             "waiting": found.waiting,
@@ -283,4 +282,5 @@ class RayServeAdapter:
             reasons.add("prefill_tok_s", "vLLM counts a prompt when its prefill has ended")
         if rates.window_s is None:
             reasons.add("decode_tok_s prefill_tok_s", f"{_ROUNDS}, so the first rates take half a minute")
-        return reasons.frames
+        frames.figures(reasons, found)
+        return frames.once_each(reasons.frames)

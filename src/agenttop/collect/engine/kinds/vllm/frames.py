@@ -28,6 +28,8 @@ _WHY = {
     "hidden": ("GET /metrics is not there", "let the proxy in between pass /metrics on, or name vLLM itself"),
 }
 _WHOLE_PROMPTS = "vLLM counts a prompt when its prefill has ended; the rate is known then"
+_NOT_TOLD = "this version does not tell it, or has not yet"
+_NOT_COUNTED = "this version does not count it, or has not yet"
 _DRAFTS = "drafted_tokens_total accepted_tokens_total draft_acceptance tokens_per_step"
 
 
@@ -180,7 +182,6 @@ def missing(
     if found is None:
         reasons.add(FIGURES, *_WHY[doubts.absent or "off"])
         return reasons.frames
-    figures(reasons, found)
     if doubts.frozen:
         why = "vLLM repeats what it told and generates nothing: it hangs, or its requests were given up"
         reasons.add(GAUGES, why)
@@ -188,9 +189,31 @@ def missing(
         why = "several vLLM servers answer at this address in turn, so that no two looks belong together"
         fix = "name each of them by its own address"
         reasons.add("decode_tok_s prefill_tok_s per_sequence_tok_s latencies", why, fix)
-    elif rates.prefill is None and rates.window_s is not None:
+    elif rates.prefill is None and rates.window_s is not None and found.computed is not None:
         reasons.add("prefill_tok_s", _WHOLE_PROMPTS)
-    return reasons.frames
+    figures(reasons, found)
+    gauges(reasons, found)
+    return once_each(reasons.frames)
+
+
+def once_each(frames: list[Missing]) -> list[Missing]:
+    """The first reason for every field."""
+    found: dict[str, Missing] = {}
+    for frame in frames:
+        found.setdefault(frame.what, frame)
+    return list(found.values())
+
+
+def gauges(reasons: Reasons, found: Figures) -> None:
+    """Which gauges are not there."""
+    told = {
+        "running per_sequence_tok_s": found.running,
+        "waiting": found.waiting,
+        "kv_used_fraction": found.pool.fraction,
+    }
+    for fields, value in told.items():
+        if value is None:
+            reasons.add(fields, _NOT_TOLD)
 
 
 def _settings(reasons: Reasons, found: Figures | None, given: Settings) -> None:
@@ -209,6 +232,15 @@ def _settings(reasons: Reasons, found: Figures | None, given: Settings) -> None:
 
 def figures(reasons: Reasons, found: Figures) -> None:
     """What this version of vLLM does not tell, wherever its figures are read."""
+    counted = {
+        "output_tokens_total decode_tok_s per_sequence_tok_s": found.output,
+        "prompt_tokens_total prefill_tok_s": found.prompt,
+        "finished_total finish_reasons": found.finished,
+        "preemptions_total": found.preemptions,
+    }
+    for fields, value in counted.items():
+        if value is None:
+            reasons.add(fields, _NOT_COUNTED)
     if found.pool.tokens is None:
         reasons.add("kv_pool_tokens kv_used_tokens", "this front end does not tell how large the pool is")
     reasons.add("kv_idle_tokens", "vLLM counts cached blocks that no request holds as free")
