@@ -117,3 +117,13 @@ def test_a_landing_counter_that_goes_back_or_away_begins_anew() -> None:
     rate = landing([(0.0, 900, False), (1.0, 950, False)])
     rate.add(2.0, None, working=True)
     assert rate.rate() is None
+
+
+def test_a_counter_that_was_away_and_is_lower_when_it_comes_back_begins_anew() -> None:
+    window = CounterWindow()
+    assert not window.add(1.0, {"tokens": 6000})
+    assert not window.add(2.0, {"tokens": None})
+    assert window.add(3.0, {"tokens": 600})
+    assert window.rate("tokens") is None
+    assert not window.add(4.0, {"tokens": 700})
+    assert window.rate("tokens") == 100

@@ -26,6 +26,8 @@ class CounterWindow:
         self._window_s = window_s
         self._looks: deque[tuple[float, Mapping[str, float | None]]] = deque()
         self._gauges: dict[float, Mapping[str, float | None]] = {}
+        self._known: dict[str, float] = {}
+        """The newest value of each counter, which some looks may lack."""
 
     def add(
         self,
@@ -37,22 +39,19 @@ class CounterWindow:
 
         `gauges` may go up and down; `mean` tells about them.
         """
-        if self._looks:
-            before = self._looks[-1][1]
-            went_back = any(
-                value is not None and (was := before.get(key)) is not None and value < was
-                for key, value in counters.items()
-            )
-            if went_back:
-                self._looks.clear()
-                self._gauges.clear()
-                self._looks.append((at, counters))
-                self._gauges[at] = gauges or {}
-                return True
-            if at <= self._looks[-1][0]:
-                return False
+        told = {key: value for key, value in counters.items() if value is not None}
+        went_back = any(value < self._known.get(key, value) for key, value in told.items())
+        if went_back:
+            self._looks.clear()
+            self._gauges.clear()
+            self._known.clear()
+        elif self._looks and at <= self._looks[-1][0]:
+            return False
+        self._known |= told
         self._looks.append((at, counters))
         self._gauges[at] = gauges or {}
+        if went_back:
+            return True
         while len(self._looks) > 2 and self._looks[1][0] <= at - self._window_s:
             del self._gauges[self._looks.popleft()[0]]
         return False

@@ -27,8 +27,8 @@ class Pace:
     def took(self, spent_s: float) -> None:
         """A look is over, `spent_s` after its first question.
 
-        Two slow looks in a row change the pace: one alone may be a hiccup of this host. One fast look, and the
-        usual pace is back.
+        Two slow looks in a row change the pace: one alone may be a hiccup of this host. One fast look, and
+        the usual pace is back.
         """
         lately_s, self._before_s = min(spent_s, self._before_s), spent_s
         self.every_s = min(SLOWEST_S, max(USUAL_S, lately_s / SHARE))
