@@ -21,6 +21,9 @@ from agenttop.model.frames import (
 )
 from agenttop.view.layout import compose
 from agenttop.view.look import Look, Play
+from agenttop.view.panels.details import details
+from agenttop.view.panels.engines import engines
+from agenttop.view.panels.missing import missing
 from agenttop.view.spans import ROLES, plain, width
 from tests.view import scenes
 from tests.view.draw import drawn, folded
@@ -96,6 +99,8 @@ def hostile(frame_type: type[Frame], number: float) -> Frame:
         kind = str(field.type)
         if field.name == "t":
             values["t"] = 1.0
+        elif "dict[str, int]" in kind:
+            values[field.name] = {HOSTILE: int(number) if math.isfinite(number) else 3}
         elif "dict" in kind:
             values[field.name] = {HOSTILE: HOSTILE}
         elif "list[str]" in kind:
@@ -125,6 +130,21 @@ def test_odd_frames_neither_crash_nor_reach_the_terminal_raw(number: float) -> N
         assert not [
             char for char in text if char != "\n" and unicodedata.category(char) in ("Cc", "Cf", "Cs", "Mn")
         ]
+
+
+@pytest.mark.parametrize("number", [-5.0, 0.0, 1e18, math.inf, math.nan])
+@pytest.mark.parametrize("state", ["ok", HOSTILE], ids=["ok", "hostile"])
+def test_odd_engines_can_be_listed_and_told_of(number: float, state: str) -> None:
+    frames = [hostile(frame_type, number) for frame_type in FRAME_TYPES]
+    odd = next(frame for frame in frames if isinstance(frame, EngineSample))
+    store = folded([*frames, msgspec.structs.replace(odd, state=state)], 2.0)
+    # A latency of nothing is not shown, and so is none of the past.
+    for latency in store.latencies.values():
+        latency.update({name: msgspec.structs.replace(one, count=3, t=2.0) for name, one in latency.items()})
+    told = [*details(store, odd, 72), *engines(store, 72, 20, odd.engine)[0], *missing(store, 72)]
+    text = "\n".join(plain(line) for line in told)
+    assert not [char for char in text if char != "\n" and unicodedata.category(char) in UNSAFE]
+    assert max(width(line) for line in told) <= 72
 
 
 def optional(frame_type: type[Frame]) -> list[str]:

@@ -19,7 +19,7 @@ from agenttop.view.panels.host import host
 from agenttop.view.panels.transport import transport
 from agenttop.view.rows import Row, engine_in_focus, rows
 from agenttop.view.simulated import gpus, notice
-from agenttop.view.spans import Line, beside, box, fit, rule, wrap
+from agenttop.view.spans import Line, beside, box, fit, fit_at_most, rule, wrap
 from agenttop.view.store import Store
 
 LEAST = (60, 16)
@@ -66,8 +66,8 @@ def compose(store: Store, width: int, height: int, look: Look) -> Picture:
     if width < LEAST[0] or height < LEAST[1]:
         return _too_small(width, height)
     boxes = width >= MEDIUM[0] and height >= MEDIUM[1]
-    above = _guarded("header", lambda: _header(store, width, look, 1 if boxes else 0), width)
-    below = _guarded("transport", lambda: [*transport(width, look), footer(width, look)], width)
+    above = guarded("header", lambda: _header(store, width, look, 1 if boxes else 0), width)
+    below = guarded("transport", lambda: [*transport(width, look), footer(width, look)], width)
     room = height - len(above) - len(below)
     draft = _Draft(store, look, _listed(store, look), width, room, len(above))
     if width >= WIDE[0] and height >= WIDE[1]:
@@ -90,7 +90,7 @@ def _listed(store: Store, look: Look) -> list[Row]:
     """The rows; none when they cannot be told, which the table then says."""
     try:
         return rows(store, look)
-    except Exception:  # noqa: BLE001 - as in _guarded: an odd frame must not take the screen down
+    except Exception:  # noqa: BLE001 - as in guarded: an odd frame must not take the screen down
         return []
 
 
@@ -100,23 +100,27 @@ def _too_small(width: int, height: int) -> Picture:
     return Picture(lines + [fit([], width)] * (height - len(lines)))
 
 
-def _guarded(name: str, draw: Callable[[], list[Line]], width: int) -> list[Line]:
-    """A panel, or one sentence in its place: an odd frame must not take the screen down."""
+def guarded(name: str, draw: Callable[[], list[Line]], width: int, *, full: bool = True) -> list[Line]:
+    """A panel, or one sentence in its place: an odd frame must not take the screen down.
+
+    `full`: every line is made exactly `width` cells; else at most.
+    """
+    shaped = fit if full else fit_at_most
     try:
-        return [fit(line, width) for line in draw()]
+        return [shaped(line, width) for line in draw()]
     except Exception as error:  # noqa: BLE001 - whatever it is, it is said in the panel's place
         reason = clean(f"the {name} panel cannot be drawn: {type(error).__name__}: {error}", 160)
-        return [fit(line, width) for line in wrap(reason, max(1, width), "bad")]
+        return [shaped(line, width) for line in wrap(reason, max(1, width), "bad")]
 
 
 def _small(draft: _Draft) -> None:
     store, look, width = draft.store, draft.look, draft.width
     cards = min(len(gpus(store, look)), 2) or 1
     hosts = 1 if draft.room < 26 else 3
-    draft.lines += _guarded("GPU", lambda: gpu.gpu(store, width, cards, look), width)
-    draft.lines += _guarded("host", lambda: host(store, width, hosts), width)
-    draft.lines += _guarded("engine", lambda: engine.engine(store, width, 3, look), width)
-    draft.lines += _guarded(
+    draft.lines += guarded("GPU", lambda: gpu.gpu(store, width, cards, look), width)
+    draft.lines += guarded("host", lambda: host(store, width, hosts), width)
+    draft.lines += guarded("engine", lambda: engine.engine(store, width, 3, look), width)
+    draft.lines += guarded(
         "table",
         lambda: [
             rule(table.title(draft.listed, draft.store, draft.look), width, table.note(draft.listed, look))
@@ -130,7 +134,7 @@ def _small(draft: _Draft) -> None:
     lines = _table(draft, width, tall, draft.start + len(draft.lines))
     draft.lines += lines + [fit([], width)] * (tall - len(lines))
     draft.lines.append(rule(EVENTS, width))
-    draft.lines += _guarded("events", lambda: events.events(store, width, draft.left), width)
+    draft.lines += guarded("events", lambda: events.events(store, width, draft.left), width)
 
 
 def _medium(draft: _Draft) -> None:
@@ -202,7 +206,7 @@ def _host_title(draft: _Draft) -> Line:
 
 def _load(draft: _Draft, width: int, most: int, *, calm: bool = True) -> list[Line]:
     """The lines about the load as a whole; none while there is nothing to tell."""
-    return _guarded("load", lambda: load.load(draft.store, width, most, calm=calm), width)
+    return guarded("load", lambda: load.load(draft.store, width, most, calm=calm), width)
 
 
 def _engine(draft: _Draft, width: int, height: int) -> list[Line]:
@@ -242,7 +246,7 @@ def _boxed(
 ) -> list[Line]:
     if height < 3:
         return []
-    return box(title, _guarded(name, lambda: draw(width - 4, height - 2), width - 4), width, height, note)
+    return box(title, guarded(name, lambda: draw(width - 4, height - 2), width - 4), width, height, note)
 
 
 def _table_height(draft: _Draft, room: int, keep: int, above: int = 0) -> int:
@@ -261,9 +265,7 @@ LOAD_LINES = 3
 
 def _table(draft: _Draft, width: int, height: int, start: int) -> list[Line]:
     """The table, which begins at line `start` of the screen."""
-    lines = _guarded(
-        "table", lambda: table.table(draft.store, draft.listed, width, height, draft.look), width
-    )
+    lines = guarded("table", lambda: table.table(draft.store, draft.listed, width, height, draft.look), width)
     shown, _ = table.visible(draft.listed, height, draft.look)
     draft.rows_at.update({start + 1 + index: row.key for index, row in enumerate(shown)})
     return lines

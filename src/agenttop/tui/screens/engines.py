@@ -7,6 +7,7 @@ from textual import events
 from agenttop.tui.screens.dialog import Dialog
 from agenttop.tui.widgets.lines import Lines
 from agenttop.view.engines import ordered
+from agenttop.view.layout import guarded
 from agenttop.view.look import Look
 from agenttop.view.panels.engines import engines
 from agenttop.view.rows import engine_in_focus
@@ -34,8 +35,13 @@ class EnginesScreen(Dialog[str]):
         known = self._addresses()
         if self._chosen not in known:
             self._chosen = known[0] if known else None
-        lines, self._at = engines(self._store, room, rows, self._chosen)
-        return lines
+        self._at = {}
+
+        def listed() -> list[Line]:
+            lines, self._at = engines(self._store, room, rows, self._chosen)
+            return lines
+
+        return guarded("engines", listed, room, full=False)
 
     def note(self) -> Line:
         """How to choose, and how to get away."""

@@ -6,6 +6,7 @@ from textual import events
 
 from agenttop.tui.screens.dialog import Dialog
 from agenttop.tui.widgets.lines import Lines
+from agenttop.view.layout import guarded
 from agenttop.view.spans import Line
 
 MOVES = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "space": 10, "home": -999_999, "end": 999_999}
@@ -28,7 +29,7 @@ class Scrolled(Dialog[None]):
 
     def content(self, room: int, rows: int) -> list[Line]:
         """Those in sight."""
-        lines = self.everything(room)
+        lines = guarded("dialog", lambda: self.everything(room), room, full=False)
         self._beyond = len(lines) > rows
         self._top = max(0, min(self._top, len(lines) - rows))
         return lines[self._top : self._top + rows]
