@@ -98,6 +98,14 @@ async def test_old_tables_of_slots_are_read_and_their_prompts_are_not_kept(name:
     assert "secret" not in repr(reading) + repr(again)
 
 
+async def test_what_neither_the_build_nor_the_name_of_the_file_tells_has_a_reason() -> None:
+    async with Scripted(slots=OFF) as server:
+        server.routes["/props"] = {**PROPS, "model_path": "/models/phi-3-mini.gguf"}
+        reading = await server.look()
+    assert reading.sample.quantisation is None
+    assert "name of the model's file" in why(reading)["quantisation"]
+
+
 async def test_the_gauges_of_the_cache_alone() -> None:
     """The slots are switched off, as they were by default until August 2025."""
     metrics = samples.body("llamacpp/b5353/after-metrics.txt").decode()

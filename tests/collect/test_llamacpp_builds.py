@@ -149,6 +149,7 @@ async def test_what_each_build_tells(start_llama: StartServer, llama_wheel: Whee
     assert (sample.kv_layout, sample.kv_pool_tokens, sample.waiting) == ("split", 1024, 0)
     assert sample.model
     assert sample.quantisation == ("F16" if build != "8672" else None)
+    assert ("quantisation" in why) is (build == "8672")
     assert sample.output_tokens_total == 40
     if build == "8672":
         assert (sample.kv_used_tokens, sample.kv_used_fraction) == (None, None)

@@ -215,6 +215,9 @@ def missing(
         reasons.add("cached_tokens_total prefix_hits_tokens_total", why, "update llama.cpp")
     if sample.kv_dtype is None:
         reasons.add("kv_dtype", "only the command line of llama-server tells the type of its KV cache")
+    if sample.quantisation is None:
+        why = "neither this build of llama.cpp nor the name of the model's file tells it"
+        reasons.add("quantisation", why, "name the file after it (model-Q4_K_M.gguf), or update llama.cpp")
     if kept_awake is not None:
         reasons.add("sleep", kept_awake.why, kept_awake.fix)
     if sample.version is None:
