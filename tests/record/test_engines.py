@@ -13,6 +13,7 @@ import pytest
 from agenttop.commands.export import run as export
 from agenttop.model.frames import EngineSample, Event, Frame, LatencySample, PartSample
 from agenttop.record.read import Recording
+from agenttop.record.schema import named
 from agenttop.record.write import Recorder
 from agenttop.stream.history import HISTORY_S
 from agenttop.stream.replay import MOST_FRAMES
@@ -58,6 +59,14 @@ def test_figures_with_names_come_back_as_they_were(tmp_path: Path) -> None:
         "SELECT sum(json_extract(waiting_reasons, '$.capacity')) FROM engine"
     ).fetchone() == (3,)
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("latencies", "latency"), ("parts", "part"), ("part", "part"), ("ies", None)]
+)
+def test_tables_by_their_plural(name: str, kind: str | None) -> None:
+    table = named(name)
+    assert (table.kind if table is not None else None) == kind
 
 
 class TestRepeats:

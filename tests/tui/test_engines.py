@@ -32,12 +32,12 @@ def shown(running: Running) -> str:
 async def test_e_goes_on_and_shift_e_goes_back() -> None:
     async with console_on(SEVERAL, NOW) as running:
         assert shown(running) == kinds.VLLM
-        assert "engine 2 of 5, behind LiteLLM :4000" in running.screen
+        assert "engine 2 of 5  behind LiteLLM :4000" in running.screen
         await running.press("e")
         assert shown(running) == kinds.ROUTER
         await running.press("E", "E")
         assert shown(running) == kinds.PROXY
-        assert "engine 1 of 5, front of 2 deployments" in running.screen
+        assert "engine 1 of 5  front of 2 deployments" in running.screen
         await running.press("E")
         assert shown(running) == SGLANG
 

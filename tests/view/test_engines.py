@@ -7,7 +7,16 @@ import re
 import msgspec
 import pytest
 
-from agenttop.model.frames import EngineSample, Event, Frame, LatencySample, Missing, PartSample, Turn
+from agenttop.model.frames import (
+    EngineSample,
+    Event,
+    Frame,
+    LatencySample,
+    LoadSample,
+    Missing,
+    PartSample,
+    Turn,
+)
 from agenttop.view.engines import (
     kinship,
     latencies,
@@ -21,6 +30,7 @@ from agenttop.view.engines import (
 from agenttop.view.look import Look
 from agenttop.view.panels.details import details
 from agenttop.view.panels.engines import engines
+from agenttop.view.panels.latency import upper
 from agenttop.view.panels.missing import missing
 from agenttop.view.panels.parts import parts
 from agenttop.view.rows import engine_in_focus
@@ -213,6 +223,21 @@ class TestLiveScreen:
         assert any("engine  TTFT p50 190 ms" in line for line in lines)
         assert any("replies in" in line or "wait 4" in line for line in lines)
 
+    @pytest.mark.parametrize(
+        ("known", "shown"),
+        [
+            ({"below_s": 0.01, "p99_s": 0.2}, ["<10 ms", "<10 ms", "<10 ms", "200 ms"]),
+            ({"below_s": 0.01}, ["<10 ms", "–", "–", "–"]),
+            ({"p50_s": 0.1, "p90_s": 0.3}, ["100 ms", "300 ms", "–", "–"]),
+            ({}, ["–", "–", "–", "–"]),
+        ],
+    )
+    def test_a_percentile_is_told_as_far_as_it_is_known(
+        self, known: dict[str, float], shown: list[str]
+    ) -> None:
+        sample = LatencySample(t=1.0, engine="x", measure="itl", window_s=60.0, count=9, **known)
+        assert [upper(sample, share) for share in (0.5, 0.9, 0.95, 0.99)] == shown
+
     def test_reasons_for_waiting(self) -> None:
         assert "run     23/256   wait 4 (capacity 3, deferred 1)   preempt 7" in drawn(
             kinds.with_ranks(20), 20.4
@@ -244,7 +269,7 @@ class TestLiveScreen:
         assert "– tok/s" not in text
 
     def test_failures_of_agents_elsewhere_are_not_this_engines(self) -> None:
-        frames = [*SEVERAL, scenes.LoadSample(t=10.0, engine=kinds.ROUTER, failures=7, active=1, target=1)]
+        frames = [*SEVERAL, LoadSample(t=10.0, engine=kinds.ROUTER, failures=7, active=1, target=1)]
         for engine, told in ((kinds.ROUTER, True), (kinds.VLLM, False)):
             lines = drawn(frames, 10.4, engine=engine).splitlines()
             line = next(line for line in lines if "│ run  " in line)

@@ -217,6 +217,7 @@ def _since(engine: EngineSample) -> list[Pair]:
             bad = name == "preempted" and count > 0
             pairs.append((name, [(f"{count:,}".replace(",", " "), "warn" if bad else "text")]))
     ends = sorted(engine.finish_reasons.items(), key=lambda item: -item[1])
+    ends = [(why, count) for why, count in ends if count > 0] or ends
     if ends:
         words = ", ".join(f"{foreign(why, 20)} {units.count(count)}" for why, count in ends[:12])
         pairs.append(("they ended by", [(words, "text")]))

@@ -15,6 +15,8 @@ from agenttop.view.store import Store
 GAP = 2
 LEAST_MODEL = 8
 MOST_NAME = 34
+LONG = 80
+"""From so many cells on notes are spelt out."""
 STATE_ROLES = {"ok": "good", "busy": "warn", "loading": "warn", "starting": "warn", "asleep": "idle"}
 
 
@@ -39,7 +41,7 @@ def engines(store: Store, room: int, rows: int, chosen: str | None) -> tuple[lis
     wide_name = max(cells("engine"), *(min(MOST_NAME, cells(name)) for name in names.values()))
     samples = [engine for engine, _ in listed]
     columns = [(column, _wide(column, samples)) for column in COLUMNS]
-    notes = {engine.engine: _notes(store, engine) for engine in samples}
+    notes = {engine.engine: _notes(store, engine, room >= LONG) for engine in samples}
     models = {engine.engine: _model(store, engine) for engine in samples}
     wide_model = max(cells("model"), *(cells(model) for model in models.values()))
     fixed = 2 + wide_name + sum(GAP + wide for _, wide in columns)
@@ -143,11 +145,11 @@ def _kv(engine: EngineSample) -> tuple[str, str]:
     return (units.percent(share), "warn" if share is not None and share > 0.9 else "text")
 
 
-def _notes(store: Store, engine: EngineSample) -> Line:
+def _notes(store: Store, engine: EngineSample, long: bool) -> Line:
     """Fronts, and what is not real."""
     words: Line = []
     if engine.simulated is not None:
-        words.append((" SIMULATED ", "badge"))
+        words.append((" SIMULATED " if long else " SIM ", "badge"))
     if engine.front:
         words.append((" front", "label"))
     if engine.behind is not None and engine.behind not in store.engines:

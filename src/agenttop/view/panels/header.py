@@ -44,12 +44,15 @@ def header(store: Store, width_cells: int, look: Look) -> list[Line]:
     left_below: Line = []
     for word in words:
         left_below += [word, (" ", "text")]
+    left_below += _among(store, engine, look)
     simulated = notice(store, engine)
     if simulated is not None:
         left_below.append((f" {simulated} ", "badge"))
     elif store.session is not None and store.session.demo:
         left_below.append((DEMO_NOTICE, "warn"))
-    left_below += _among(store, engine, look, bool(left_below))
+    kin = kinship(store, engine) if engine is not None and len(store.engines) > 1 else None
+    if kin is not None:
+        left_below.append((f" {kin}", "label"))
     reason = _reason(store, engine, look)
     if reason:
         left_below += [("  " if left_below else "", "text"), (reason, "label")]
@@ -81,14 +84,10 @@ def _identity(store: Store, engine: EngineSample | None, room: int) -> Line:
     return line
 
 
-def _among(store: Store, engine: EngineSample | None, look: Look, follows: bool) -> Line:
-    """Which of several engines this is, and where it stands among them."""
+def _among(store: Store, engine: EngineSample | None, look: Look) -> Line:
+    """Which of several engines this is."""
     place = place_words(store, look)
-    if place is None or engine is None:
-        return []
-    kin = kinship(store, engine)
-    line: Line = [("  " if follows else "", "text"), (place, "accent")]
-    return [*line, (f", {kin}", "label")] if kin is not None else line
+    return [(place, "accent"), (" ", "text")] if place is not None and engine is not None else []
 
 
 def _load(store: Store, brief: bool) -> Line:

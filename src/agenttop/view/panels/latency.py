@@ -70,10 +70,17 @@ def below(found: LatencySample) -> str:
 
 
 def upper(found: LatencySample, share: float) -> str:
-    """A percentile as it is known: a value, an edge that it is less than, or not at all."""
-    value = {0.5: found.p50_s, 0.9: found.p90_s, 0.95: found.p95_s, 0.99: found.p99_s}.get(share)
-    if value is None and share <= 0.5 and found.below_s is not None:
-        return below(found)
+    """A percentile as it is known: a value, an edge that it is less than, or not at all.
+
+    One without a value lies in the first bucket where the median does and a higher one has a value; else it
+    may as well lie beyond the last edge.
+    """
+    values = {0.5: found.p50_s, 0.9: found.p90_s, 0.95: found.p95_s, 0.99: found.p99_s}
+    value = values.get(share)
+    if value is None and found.below_s is not None:
+        higher = any(other > share and known is not None for other, known in values.items())
+        if share <= 0.5 or higher:
+            return below(found)
     return units.seconds(value)
 
 
