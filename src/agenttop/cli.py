@@ -7,6 +7,7 @@ from here.
 from __future__ import annotations
 
 import argparse
+import codecs
 import importlib
 import io
 import os
@@ -98,16 +99,28 @@ def _chosen(arguments: Any) -> Callable[[Any], int]:
     return chosen
 
 
+_PLAINER = "agenttop-plainer"
+_PLAIN = {"✓": "+", "✗": "x", "–": "-", "·": ".", "…": "~", "→": ">", "≥": ">", "█": "#", "─": "-"}
+
+
+def _plainer(error: UnicodeError) -> tuple[str, int]:
+    """As `errors="replace"`, but marks that differ stay different."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
 def _ready_streams() -> None:
     """Make output possible where it cannot be taken for granted."""
     if sys.stdout is None:  # closed by whoever started us
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
+    codecs.register_error(_PLAINER, _plainer)
     for stream in (sys.stdout, sys.stderr):
-        # A terminal or a locale without our glyphs gets ? in their place.
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="replace")
+        # A terminal or a locale without our glyphs gets plainer ones. LC_ALL=C asks for "surrogateescape".
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors=_PLAINER)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

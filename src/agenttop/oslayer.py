@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agenttop.errors import UsageError
+
 if TYPE_CHECKING:
     import asyncio
 
@@ -79,6 +81,14 @@ def connect_to_unix_socket(path: str, timeout_s: float | None = None) -> socket.
         connection.close()
         raise
     return connection
+
+
+def at_home(path: str | Path) -> Path:
+    """A path whose `~` or `~NAME` is a folder. Raises UsageError when that user has none."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UsageError(f"{path}: there is no home folder for {Path(path).parts[0]}") from None
 
 
 def private_directory(path: Path) -> Path:

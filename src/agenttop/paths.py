@@ -9,12 +9,12 @@ from pathlib import Path
 import platformdirs
 
 from agenttop.errors import AgenttopError
-from agenttop.oslayer import private_directory
+from agenttop.oslayer import at_home, private_directory
 
 
 def _override(name: str) -> Path | None:
     value = os.environ.get(name)
-    return Path(value).expanduser() if value else None
+    return at_home(value) if value else None
 
 
 def _made(folder: Path, variable: str) -> Path:

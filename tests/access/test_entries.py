@@ -68,6 +68,8 @@ def test_no_file_and_an_empty_one(tmp_path: Path) -> None:
         ('\n\n[[engine]]\nurl = "ftp://x"', ":4: url: 'ftp://x' is not an http"),
         ('[[engine]]\nurl = "http://u:sk-0123456789@x"', ":2: url: an engine address must not hold"),
         ('[[engine]]\nurl = 8080', ":2: url: expected text in quotes"),
+        ('[[engine]]\nurl = "80"\napi-key-env = "sk-0123456789"', ":3: api-key-env: expected the name of"),
+        ('[[engine]]\nurl = "80"\nca-file = "~nobody-at-all/x"', ":3: ca-file: it begins with ~ and a"),
         ('[[engine]]\nurl = "8080"\nproxy = "no"', ":3: proxy: expected true or false"),
         ('[[engine]]\nurl = "8080"\napi-key-env = "X"\napi-key-file = "y"', ":4: api-key-file: stands"),
         ('[[engine]]\nurl = "8080"\n[[engine]]\nurl = "http://localhost:8080/v1"', ":4: url: there is"),

@@ -123,6 +123,13 @@ def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         from_environment("BOX_KEY")
 
 
+@pytest.mark.parametrize("name", [SECRET, "hf_abcDEF0123456789", "sk-or-v1", "K" * 60])
+def test_a_key_in_place_of_a_name_is_not_repeated(name: str) -> None:
+    with pytest.raises(UsageError, match="is not set") as caught:
+        from_environment(name)
+    assert name not in str(caught.value)
+
+
 def test_a_key_does_not_show_itself() -> None:
     key = Key(SECRET, env="BOX_KEY")
     assert SECRET not in f"{key!r} {key} {[key]} {key.source}"

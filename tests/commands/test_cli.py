@@ -148,10 +148,41 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     assert "✗ recordings" in done.stdout
 
 
+def test_doctor_looks_around_where_no_session_can_have_a_door(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    done = agenttop("doctor", AGENTTOP_RUNTIME=str(blocked), HOME=str(blocked), XDG_CACHE_HOME="")
+    assert "✗ sessions" in done.stdout, done.stderr
+    assert "✓ memory" in done.stdout
+
+
 def test_glyphs_that_the_output_does_not_have_are_no_fault():
     done = agenttop("profile", "show", "human", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (done.returncode, done.stderr) == (0, "")
     assert "context.limit" in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="locales of POSIX")
+def test_the_c_locale_keeps_marks_apart():
+    for way in ({"LC_ALL": "C", "PYTHONUTF8": "0"}, {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}):
+        done = agenttop("doctor", **way)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "+ memory" in done.stdout
+        assert "- terminal" in done.stdout
+
+
+def test_a_home_that_nobody_has_is_one_sentence():
+    for words in (["--api-key-file", "~nobody-at-all/x"], ["--ca-file", "~nobody-at-all/x"]):
+        done = agenttop("once", "--url", "http://127.0.0.1:9", *words)
+        assert done.returncode == 2
+        assert "there is no home folder for ~nobody-at-all" in done.stderr
+
+
+def test_a_name_that_a_shell_left_empty_is_told():
+    for option in ("--api-key-env", "--api-key-file", "--ca-file"):
+        done = agenttop("once", "--url", "http://127.0.0.1:9", option, "")
+        assert done.returncode == 2
+        assert f"{option} is empty" in done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="descriptors are closed by a shell")

@@ -108,6 +108,18 @@ async def test_the_file_with_the_token_is_for_its_owner_only(short_directory):
     await doorman.close()
 
 
+async def test_without_a_folder_there_is_no_door_and_nothing_else_is_amiss(tmp_path):
+    party = Party()
+    doorman = Doorman(
+        tmp_path / "missing", session(), enter=party.enter, leave=party.leave, line=party.line, unix=True
+    )
+    with pytest.raises(FileNotFoundError):
+        await doorman.open()
+    doorman.update(agents=3)
+    await doorman.close()
+    assert not (tmp_path / "missing").exists()
+
+
 async def test_a_farewell_still_reaches_the_console(short_directory):
     folder = short_directory / "bye"
     folder.mkdir()

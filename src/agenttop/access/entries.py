@@ -20,9 +20,11 @@ from typing import Any
 
 import msgspec
 
+from agenttop.access.key import is_name
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
 from agenttop.model.url import normalise, origin_of
+from agenttop.oslayer import at_home
 from agenttop.smallfile import read_text
 from agenttop.wire import toml
 from agenttop.wire.toml import Problem
@@ -135,7 +137,7 @@ class _Reader:
         """A path of the file: it counts from where the file lies."""
         if written is None:
             return None
-        return str((self._file.parent / Path(written).expanduser()).absolute())
+        return str((self._file.parent / at_home(written)).absolute())
 
     def _report(self, key: str, text: str, path: str) -> None:
         self.problems.append(Problem(toml.line_near(self._lines, path), clean(key, 60), text))
@@ -154,4 +156,12 @@ def _wrong(key: str, value: Any) -> str | None:
         )
     if key in _FLAGS:
         return None if isinstance(value, bool) else "expected true or false"
-    return None if isinstance(value, str) and value.strip() else "expected text in quotes"
+    if not isinstance(value, str) or not value.strip():
+        return "expected text in quotes"
+    if key == "api-key-env" and not is_name(value):
+        return "expected the name of an environment variable, which a key is not"
+    try:
+        at_home(value if key.endswith("-file") else "")
+    except UsageError:
+        return "it begins with ~ and a name, and there is no home folder of that name"
+    return None

@@ -6,12 +6,14 @@ A key travels between the processes of a session as the name of its variable or 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from pathlib import Path
 
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
+from agenttop.oslayer import at_home
 from agenttop.smallfile import read_text
 
 MOST_CHARS = 8192
@@ -56,14 +58,29 @@ class Key:
         return self._text
 
 
+def is_name(word: str) -> bool:
+    """Whether a word can be the name of an environment variable; most keys cannot."""
+    return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", word) is not None
+
+
 def from_environment(name: str) -> Key:
     """The key in an environment variable. Raises UsageError when it is not set, or holds none."""
     text = os.environ.get(name)
+    if text is None and not _may_be_shown(name):
+        raise UsageError(
+            "the environment variable that was named for a key is not set",
+            "it is the name that is wanted, never the key",
+        )
     if text is None:
         raise UsageError(
             f"the environment variable {clean(name, 60)} is not set", f"export {clean(name, 60)}=… first"
         )
     return Key(text.strip(), env=name)
+
+
+def _may_be_shown(name: str) -> bool:
+    """Whether a word that names no variable is surely no key by mistake: `BOX2_KEY`, `local_key`."""
+    return is_name(name) and len(name) <= 40 and (name.isupper() or not any(map(str.isdigit, name)))
 
 
 def from_file(file: Path) -> Key:
@@ -72,7 +89,7 @@ def from_file(file: Path) -> Key:
     A file of this user's that others may read is refused as ssh does it, because its owner can change that.
     One of root's, or of somebody else's, is taken as it is: secrets mounted into a container look like that.
     """
-    file = file.expanduser().absolute()
+    file = at_home(file).absolute()
     text = read_text(file, "a file with a key", MOST_BYTES)
     _refuse_public(file)
     return Key(text.partition("\n")[0].strip(), file=str(file))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
+from agenttop.oslayer import at_home
 from agenttop.smallfile import read_text
 
 MOST_BYTES = 4 * 1024 * 1024
@@ -28,7 +29,7 @@ def context(ca_file: str | None = None) -> ssl.SSLContext:
 
 def check_ca_file(file: Path) -> str:
     """The absolute path of a file with certificates. Raises UsageError when it is none."""
-    file = file.expanduser().absolute()
+    file = at_home(file).absolute()
     _add(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), file)
     return str(file)
 

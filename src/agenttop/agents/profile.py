@@ -19,6 +19,7 @@ from agenttop.agents.toml import as_toml
 from agenttop.agents.tracefile import opened
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
+from agenttop.oslayer import at_home
 from agenttop.smallfile import read_text
 
 __all__ = [
@@ -64,7 +65,7 @@ def load(name_or_path: str, overrides: Mapping[str, str] | None = None) -> Profi
 def locate(name_or_path: str) -> Path:
     """The file of a profile. Raises UsageError when there is no profile of that name."""
     if _is_path(name_or_path):
-        return Path(name_or_path).expanduser()
+        return at_home(name_or_path)
     known = found()
     if name_or_path in known:
         return known[name_or_path]
@@ -87,7 +88,7 @@ def read(file: Path, overrides: Mapping[str, str] | None = None) -> Profile:
 def _with_trace(profile: Profile, file: Path) -> Profile:
     """The profile with the place of its trace, which lies beside it. Raises UsageError if that is none."""
     assert profile.trace is not None
-    place = (file.parent / Path(profile.trace.file).expanduser()).absolute()
+    place = (file.parent / at_home(profile.trace.file)).absolute()
     opened(str(place))
     return msgspec.structs.replace(profile, trace=msgspec.structs.replace(profile.trace, file=str(place)))
 

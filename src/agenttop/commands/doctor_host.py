@@ -109,6 +109,12 @@ def _colours(term: str) -> str:
     return "256 colours" if "256" in term else "few colours (set TERM=xterm-256color if it can do more)"
 
 
+def _writable(folder: Path) -> Path:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"you may not write to the folder {folder}")
+    return folder
+
+
 def files() -> list[Check]:
     """Folders, and how long a recording fits."""
     from agenttop import paths
@@ -117,7 +123,7 @@ def files() -> list[Check]:
 
     checks = []
     try:
-        folder = paths.recordings()
+        folder = _writable(paths.recordings())
         free = shutil.disk_usage(folder).free
         enough = free >= LEAST_FREE_BYTES
         room = units.seconds(free / DAY_BYTES * 86400) if free < DAY_BYTES else f"{free / DAY_BYTES:.0f} days"
@@ -128,7 +134,8 @@ def files() -> list[Check]:
         fix = "set AGENTTOP_RECORDINGS to a folder you may write to"
         checks.append(check("recordings", False, str(error), fix))
     try:
-        checks.append(check("sessions", True, str(paths.sessions())))
+        folder = paths.sessions()
+        checks.append(check("sessions", True, str(_writable(folder))))
     except (AgenttopError, OSError) as error:
         checks.append(
             check("sessions", False, str(error), "set AGENTTOP_RUNTIME to a folder you may write to")

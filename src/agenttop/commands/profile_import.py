@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agenttop.commands.cells import aligned
 from agenttop.errors import AgenttopError, UsageError
 from agenttop.model.text import clean, printable
+from agenttop.oslayer import at_home
 
 if TYPE_CHECKING:
     from agenttop.agents.imports.fit import Fit, Observed
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> tuple[int, dict[str, Any], str]:
     )
     files = files_in(arguments.files)
     name = _name(arguments, files)
-    out = Path(arguments.out).expanduser() if arguments.out else None
+    out = at_home(arguments.out) if arguments.out else None
     profile, trace = write.places(name, out, paths.user_profiles(), trace_wanted)
     reading = Reading(files, wanted)
     writer = write.TraceWriter(trace) if trace_wanted else None

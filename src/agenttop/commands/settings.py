@@ -8,10 +8,15 @@ from pathlib import Path
 from agenttop.errors import UsageError
 from agenttop.model.url import normalise
 from agenttop.node.settings import NodeSettings, ways_of
+from agenttop.oslayer import at_home
 
 
 def from_arguments(arguments: argparse.Namespace) -> NodeSettings:
     """Settings from the arguments of `cli.watch_arguments`. Raises UsageError."""
+    for option in ("api_key_env", "api_key_file", "ca_file"):
+        if getattr(arguments, option) == "":
+            words = f"--{option.replace('_', '-')} is empty"
+            raise UsageError(words, "a variable of the shell that is not set leaves nothing")
     settings = NodeSettings(
         urls=[normalise(url) for url in arguments.url],
         api_key_env=arguments.api_key_env or None,
@@ -41,7 +46,7 @@ def from_arguments(arguments: argparse.Namespace) -> NodeSettings:
 
 def _place(name: str | None) -> Path | None:
     """A file of the command line, for processes that may stand in another folder."""
-    return Path(name).expanduser().absolute() if name else None
+    return at_home(name).absolute() if name else None
 
 
 def new_file(name: str | None) -> Path | None:

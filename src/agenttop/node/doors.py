@@ -76,7 +76,7 @@ class Doorman:
         )
 
     async def open(self) -> None:
-        """Start to listen and write the session's file."""
+        """Start to listen and write the session's file. Raises OSError; then there is no door."""
         if self._unix:
             self._socket.unlink(missing_ok=True)
             self._server = await listen_on_unix_socket(self._socket, self._guest, MAX_LINE_BYTES)
@@ -87,6 +87,8 @@ class Doorman:
 
     def update(self, **changes: object) -> None:
         """Change fields of the session's file; writes only when something did change."""
+        if self._server is None:
+            return
         door = msgspec.structs.replace(self.door, **changes)
         if door != self.door or not self._file.exists():
             self.door = door
@@ -95,9 +97,10 @@ class Doorman:
 
     async def close(self) -> None:
         """Take the session's file away, then let everybody go."""
+        if self._server is None:
+            return
         self._file.unlink(missing_ok=True)
-        if self._server is not None:
-            self._server.close()
+        self._server.close()
         for guest in list(self._guests):
             guest.cancel()
         await asyncio.gather(*self._guests, return_exceptions=True)

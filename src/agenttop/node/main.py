@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -94,8 +95,9 @@ class Node:
             self._let_console_go,
             rate=speedup,
         )
+        folder, self._doorless = _folder_of_doors()
         self._doorman = Doorman(
-            paths.sessions(), self.session, enter=self._enter, leave=self._leave, line=self._wishes.line
+            folder, self.session, enter=self._enter, leave=self._leave, line=self._wishes.line
         )
         self._stream = stream
         self._pipe: PipeListener | None = None
@@ -120,7 +122,7 @@ class Node:
             read_lines(
                 0, lambda line: self._call(self._wishes.line, line), lambda: self._call(self._pipe_ended)
             )
-        await self._doorman.open()
+        await self._open_door()
         self._spawn(self._watch_host())
         self._spawn(self._keep_books())
         if self._settings.demo:
@@ -129,6 +131,17 @@ class Node:
             self._spawn(self._engines.discover())
         why = await self._end
         await self._close(why)
+
+    async def _open_door(self) -> None:
+        """Let `agenttop attach` in; where that cannot be, the session goes on and says so."""
+        try:
+            if self._doorless is None:
+                await self._doorman.open()
+        except OSError as error:
+            self._doorless = f"its folder cannot be written: {error.strerror or error}"
+        if self._doorless is not None:
+            text = f"no other console can attach to this session: {self._doorless}"
+            self.hub.event("session.no-door", text, severity="warn")
 
     def end(self, why: str) -> None:
         """End the session in order; the first reason counts."""
@@ -261,6 +274,14 @@ class Node:
         """Nobody watches and nothing runs: nothing is left to do."""
         if self.hub.listeners == 0 and not self._wishes.running and not self.director.active:
             self.end("no console and no agents are left")
+
+
+def _folder_of_doors() -> tuple[Path, str | None]:
+    """Where doors are, or why there can be none."""
+    try:
+        return paths.sessions(), None
+    except AgenttopError as error:
+        return Path(), str(error)
 
 
 def _ended_by(number: int) -> str:

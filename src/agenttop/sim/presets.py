@@ -14,6 +14,7 @@ import msgspec
 
 from agenttop.errors import UsageError
 from agenttop.model.text import clean
+from agenttop.oslayer import at_home
 
 FOLDER = Path(__file__).with_name("presets")
 MAX_FILE_BYTES = 1 << 20
@@ -211,7 +212,7 @@ def _load(name_or_path: str, folder: str, kind: type[_T]) -> _T:
     known = {file.stem: file for file in sorted((FOLDER / folder).glob("*.toml"))}
     file = known.get(name_or_path)
     if file is None and name_or_path.endswith(".toml"):
-        file = Path(name_or_path).expanduser()
+        file = at_home(name_or_path)
     if file is None:
         near = difflib.get_close_matches(name_or_path, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""

@@ -20,6 +20,7 @@ from agenttop.agents.imports.source import Recorded, Report, Source
 from agenttop.agents.tracefile import TraceSession
 from agenttop.errors import AgenttopError
 from agenttop.model.text import printable
+from agenttop.oslayer import at_home
 
 ENDINGS = (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz")
 """What is taken of a folder."""
@@ -110,7 +111,7 @@ def files_in(places: Sequence[str]) -> list[Path]:
     """The files named, and those in folders named. Raises AgenttopError for a place that is not there."""
     found: list[Path] = []
     for place in places:
-        path = Path(place).expanduser()
+        path = at_home(place)
         if path.is_dir():
             inside = [one for one in sorted(path.rglob("*")) if one.name.endswith(ENDINGS) and one.is_file()]
             if not inside:
