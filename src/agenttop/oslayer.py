@@ -110,10 +110,15 @@ def private_file(path: Path, text: str) -> None:
 
 
 def pid_alive(pid: int) -> bool:
-    """Whether a process with this number exists (it may be another one by now)."""
+    """Whether a process with this number runs (it may be another one by now); a zombie does not."""
     import psutil
 
-    return psutil.pid_exists(pid)
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.AccessDenied:
+        return True
+    except psutil.Error:
+        return False
 
 
 def give_way() -> None:

@@ -161,6 +161,23 @@ def test_sessions_are_found_by_the_beginning_of_their_name(monkeypatch, tmp_path
         find("gamma")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the dead are not kept on Windows")
+def test_a_killed_node_that_its_console_has_not_buried_runs_no_more(monkeypatch, tmp_path):
+    import os
+    import subprocess
+
+    monkeypatch.setenv("AGENTTOP_RUNTIME", str(tmp_path))
+    from agenttop import paths
+
+    node = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    write_door(paths.sessions(), "killed-1", node.pid)
+    assert [door.session for door in running()] == ["killed-1"]
+    node.kill()
+    os.waitid(os.P_PID, node.pid, os.WEXITED | os.WNOWAIT)
+    assert running() == []
+    node.wait()
+
+
 def test_the_file_of_a_killed_node_is_cleared_away(monkeypatch, tmp_path):
     import subprocess
 
