@@ -40,6 +40,7 @@ _REASONS = {
     401: "Unauthorized",
     404: "Not Found",
     501: "Not Implemented",
+    502: "Bad Gateway",
     503: "Busy",
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -11,11 +13,14 @@ import pytest
 
 from agenttop.collect.engine import http, recognise
 from agenttop.collect.engine.base import EngineReading
+from agenttop.collect.engine.harmless import PROBES
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.errors import UsageError
 from tests import hostile
 from tests.access import with_key
 from tests.collect import imitations as imitate
+from tests.collect import samples
+from tests.collect.fronts import Clock
 from tests.servers import free_port
 
 Start = Callable[..., EngineWatch]
@@ -255,6 +260,57 @@ async def test_another_kind_of_engine_takes_the_port(watch: Start) -> None:
         assert (reading.sample.state, reading.sample.name, reading.sample.model) == ("ok", "vLLM", "tiny")
         assert [event.event for event in reading.events] == ["engine.changed"]
         assert reading.sample.restarts == 0
+
+
+SGLANG = {**imitate.SGLANG, "/v1/loads": b"{}", "/metrics": samples.body("sglang/metrics.txt")}
+LMDEPLOY = {
+    "/v1/models": samples.body("lmdeploy/handmade/v1_models.json"),
+    "/metrics": samples.body("lmdeploy/handmade/metrics-1.txt"),
+}
+TGI = {**imitate.TGI, "/metrics": "tgi_queue_size 0\n"}
+DYNAMO = {
+    "/v1/models": samples.body("dynamo/v1_models.json"),
+    "/metrics": samples.body("dynamo/frontend-idle.txt"),
+}
+
+
+def _hang_up() -> None:
+    raise ConnectionResetError
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "hangs up", "gateway"])
+@pytest.mark.parametrize("first", [imitate.VLLM, SGLANG, LMDEPLOY, TGI, DYNAMO, imitate.LITELLM])
+async def test_metrics_that_a_look_would_take_away_are_not_asked_where_another_engine_took_the_port(
+    watch: Start, first: dict[str, Any], meanwhile: str
+) -> None:
+    routes = dict(first)
+    with imitate.serves(routes) as server:
+        watched = watch(server.url, now=(clock := Clock()))
+        before = (await until_state(watched, "ok"))[-1].sample.name
+        routes.clear()
+        if meanwhile != "nothing":
+            down = _hang_up if meanwhile == "hangs up" else (502, "Bad Gateway")
+            routes.update(dict.fromkeys([*PROBES, *first, "/get_load"], down))
+            clock.time += 5.0
+            assert (await watched.poll()).sample.state != "ok"
+        for connection in list(server._open) if meanwhile != "gateway" else ():
+            with contextlib.suppress(OSError):  # closed already
+                connection.shutdown(socket.SHUT_RDWR)
+        routes.clear()
+        routes.update(imitate.TENSORRT_LLM)
+        asked = len(server.asked)
+        clock.time += 15.0
+        reading = await watched.poll()
+        assert (reading.sample.state, reading.sample.name) == ("ok", "TensorRT-LLM"), (before, reading.sample)
+        assert not [line for line in server.asked[asked:] if line.split("/")[1] == "metrics"]
+
+
+async def test_a_server_that_keeps_no_connection_open_is_read_all_the_same(watch: Start) -> None:
+    with imitate.serves(imitate.VLLM, headers="Connection: close\r\n") as server:
+        watched = watch(server.url, now=(clock := Clock()))
+        await until_state(watched, "ok")
+        clock.time += 1.0
+        assert (await watched.poll()).sample.window_s == pytest.approx(1.0)
 
 
 async def test_counters_that_go_back_are_a_restart(watch: Start) -> None:

@@ -94,6 +94,14 @@ class UnexpectedError(EngineError):
     """An answer that this kind of engine does not give."""
 
 
+class OtherServerError(EngineError):
+    """Another server than before answers, so that what was to be asked might do harm there."""
+
+
+class _NewConnectionError(Exception):
+    """The question would need a new connection."""
+
+
 class NotAllowedError(RuntimeError):
     """A request outside the adapter's list: a mistake in agenttop."""
 
@@ -169,6 +177,10 @@ class EngineClient:
         if self._secret is not None:
             self._headers["Authorization"] = f"Bearer {self._secret}"
         self._client: httpx.AsyncClient | None = None
+        self._proof: str | None = None
+        self._proven: dict[str, object] = {}
+        """What is known of the server by its answers to `_proof`."""
+        self._in_doubt = True
         self._turn = asyncio.Lock()
         self._closing: list[Callable[[], Awaitable[None]]] = []
 
@@ -204,11 +216,23 @@ class EngineClient:
         answer_s = ANSWER_S if answer_s is None else answer_s
         async with self._turn:
             try:
+                if self._proof is not None and path.rstrip("/") == "/metrics":
+                    return await self._ask_the_same(path, limit, answer_s)
                 return await self._ask_twice(path, limit, answer_s)
             except (CutError, NotHttpError) as error:
                 if self.reply_s is None and await self._speaks_tls():
                     raise TlsError(SPEAKS_TLS) from error
                 raise
+
+    def prove_by(self, path: str) -> None:
+        """Ask for `/metrics` only over a connection on which the same server as before has answered this.
+
+        Another engine may have taken the address between two looks, and TensorRT-LLM's `/metrics` empties a
+        queue. The path is one that is answered at once, and differently there.
+        """
+        if path not in self.allowed:
+            raise NotAllowedError(f"GET {path} is not on the list of this adapter")
+        self._proof = path
 
     async def speaks_http(self, path: str, patience_s: float = 1.5) -> bool:
         """Whether the first bytes that answer a GET look like HTTP; True when no byte comes at all.
@@ -306,6 +330,30 @@ class EngineClient:
             )
         return self._client
 
+    async def _ask_the_same(self, path: str, limit: int, answer_s: float) -> Reply:
+        """See `prove_by`. A server that keeps no connection open is asked for the proof each time."""
+        if not self._in_doubt:
+            try:
+                return await self._ask(path, limit, answer_s, connect=False)
+            except (_NewConnectionError, CutError):
+                pass
+        await self._prove(answer_s)
+        return await self._ask_twice(path, limit, answer_s)
+
+    async def _prove(self, answer_s: float) -> None:
+        """Raises OtherServerError."""
+        try:
+            reply = await self._ask_twice(self._proof or "", BODY_LIMIT, answer_s)
+            if reply.status >= 500:
+                return  # what stands before it answers in its place
+            told = {"status": reply.status, **_marks(reply)}
+        except UnauthorisedError:
+            told = {"status": 401}
+        if any(told.get(name, known) != known for name, known in self._proven.items()):
+            raise OtherServerError("is another server than before")
+        self._proven |= told
+        self._in_doubt = False
+
     async def _ask_twice(self, path: str, limit: int, answer_s: float) -> Reply:
         try:
             return await self._ask(path, limit, answer_s)
@@ -324,17 +372,17 @@ class EngineClient:
         except UsageError as error:  # it was good when the session began
             raise TlsError(f"cannot be trusted: {error}") from error
 
-    async def _ask(self, path: str, limit: int, answer_s: float) -> Reply:
+    async def _ask(self, path: str, limit: int, answer_s: float, connect: bool = True) -> Reply:
         import httpx
 
         started = time.monotonic()
         client = self._open()
         try:
             async with asyncio.timeout(answer_s):
-                reply = await self._fetch(client, path, limit, started)
+                reply = await self._fetch(client, path, limit, started, connect)
                 if reply.status in (301, 302, 303, 307, 308):
                     again = self._same_place(path, reply.headers.get("location", ""))
-                    reply = await self._fetch(client, again, limit, started)
+                    reply = await self._fetch(client, again, limit, started, connect)
         except httpx.ConnectTimeout as error:
             if self.base_url.startswith("https:") and await self._takes_connections():
                 raise TimedOutError(f"answers no TLS handshake within {CONNECT_S:g} s") from error
@@ -352,6 +400,7 @@ class EngineClient:
         except (httpx.InvalidURL, UnicodeError) as error:  # the second: a name that IDNA does not allow
             raise UnreachableError(f"is not an address that can be asked: {clean(str(error))}") from error
         self.reply_s = reply.seconds
+        self._in_doubt = self._in_doubt or reply.status >= 500
         if reply.status == 400 and any(sign in reply.body for sign in _PLAIN_REFUSED):
             raise TlsError(SPEAKS_TLS)
         if reply.status in (401, 403):
@@ -362,8 +411,16 @@ class EngineClient:
             raise MovedError(f"answers GET {path} with a redirect")
         return reply
 
-    async def _fetch(self, client: httpx.AsyncClient, path: str, limit: int, started: float) -> Reply:
-        async with client.stream("GET", self.base_url + path) as response:
+    async def _fetch(
+        self, client: httpx.AsyncClient, path: str, limit: int, started: float, connect: bool
+    ) -> Reply:
+        async def step(event: str, _: object) -> None:
+            if event == "connection.connect_tcp.started":
+                self._in_doubt = True
+                if not connect:
+                    raise _NewConnectionError
+
+        async with client.stream("GET", self.base_url + path, extensions={"trace": step}) as response:
             headers = {
                 name.lower(): clean(without(self._secret, value)) for name, value in response.headers.items()
             }
@@ -422,6 +479,15 @@ class EngineClient:
 
 
 _ASIDE = "x-agenttop-location"
+
+
+def _marks(reply: Reply) -> dict[str, object]:
+    """Version and owner of the first model, as far as a reply tells them."""
+    found = reply.json(dict[str, Any]) or {}
+    data = found.get("data")
+    first = data[0] if isinstance(data, list) and data and isinstance(data[0], dict) else {}
+    marks = {"version": found.get("version"), "owner": first.get("owned_by")}
+    return {name: value for name, value in marks.items() if isinstance(value, str)}
 
 
 async def _put_location_aside(response: httpx.Response) -> None:

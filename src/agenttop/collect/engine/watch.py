@@ -23,6 +23,7 @@ from agenttop.collect.engine.base import (
 from agenttop.collect.engine.http import (
     CutError,
     EngineError,
+    OtherServerError,
     RefusedError,
     TimedOutError,
     UnauthorisedError,
@@ -156,17 +157,17 @@ class EngineWatch:
         try:
             try:
                 return await self._look()
-            except ChangedError:
+            except (ChangedError, OtherServerError):
                 await self._drop()
                 return await self._look()
         except UnrecognisedError as verdict:
             await self._drop()
             return Failure(state=verdict.state, note=verdict.note, name=verdict.name)
-        except EngineError as error:
-            return await self._explain(error)
-        except ChangedError:
+        except (ChangedError, OtherServerError):
             await self._drop()
             return Failure(state="unsupported", note=f"{self.url} keeps changing what it is")
+        except EngineError as error:
+            return await self._explain(error)
         except Exception as error:  # noqa: BLE001 - one strange reply must not end the session
             await self._drop()
             what = clean(f"{type(error).__name__}: {error}", 120)

@@ -85,6 +85,7 @@ class LiteLlmAdapter:
 
     def __init__(self, client: EngineClient, *, pid: int | None = None) -> None:
         self.client = client
+        client.prove_by("/health/readiness")
         self._url = client.base_url
         self._pid = pid
         self._model: str | None = None

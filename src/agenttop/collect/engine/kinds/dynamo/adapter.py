@@ -50,6 +50,7 @@ class DynamoAdapter:
     def __init__(self, client: EngineClient, *, pid: int | None = None) -> None:
         """`pid` is of the process that listens, where it can be seen."""
         self.client = client
+        client.prove_by("/v1/models")
         self._url = client.base_url
         self._pid = pid
         self._window = CounterWindow()

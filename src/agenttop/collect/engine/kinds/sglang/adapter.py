@@ -56,6 +56,7 @@ class SglangAdapter:
     def __init__(self, client: EngineClient, *, pid: int | None = None) -> None:
         """`pid` is of the server's process, where it runs on this host and can be seen."""
         self.client = client
+        client.prove_by("/v1/models")
         self._url = client.base_url
         self._pid = pid
         self._list = ModelList(client, "sglang")

@@ -55,6 +55,7 @@ class TgiAdapter:
     def __init__(self, client: EngineClient, *, pid: int | None = None) -> None:
         """`pid` is of the router's process, where it runs on this host and can be seen."""
         self.client = client
+        client.prove_by("/info")
         self._url = client.base_url
         self._pid = pid
         self._page: Page[Figures] = Page(client, "/metrics", read)

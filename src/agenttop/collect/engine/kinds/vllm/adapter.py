@@ -62,6 +62,7 @@ class VllmAdapter:
     ) -> None:
         """`pid` and `command` are of the server's process, where it runs on this host and can be seen."""
         self.client = client
+        client.prove_by("/version")
         self._url = client.base_url
         self._pid = pid
         self._given = frames.settings(command)
