@@ -143,6 +143,30 @@ async def test_a_server_on_another_host_is_not_asked() -> None:
     assert "does not run on this host" in (fronts.reasons(reading)["decode_tok_s"].why or "")
 
 
+@pytest.mark.parametrize("path", ["", "/v1", "/upstream/chat"])
+async def test_one_that_names_itself_as_a_server_is_not_asked_as_one(path: str) -> None:
+    told = running("two")
+    with swap(told) as front:
+        told["running"] = [{**told["running"][0], "proxy": front.url + path}]
+        each = fronts.adapter(KIND, front.url, fronts.Host(PROGRAM).seen())
+        reading = await fronts.look(each, 2)
+        await each.client.close()
+        assert {*front.asked} == {"GET /running", "GET /v1/models", "GET /api/version"}
+    assert reading.sample.running is None
+
+
+async def test_nothing_is_asked_where_any_question_would_start_a_model() -> None:
+    told = running("two")
+    with imitate.serves({}) as other, swap(told) as front:
+        told["running"] = [{**told["running"][0], "proxy": f"{other.url}/upstream/chat"}]
+        each = fronts.adapter(KIND, front.url, fronts.Host(PROGRAM).seen())
+        reading = await fronts.look(each, 2)
+        await each.client.close()
+        assert other.asked == []
+    (note,) = (part.note for part in reading.parts if part.note is not None)
+    assert "may load a model" in note
+
+
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_it_lists(data: st.DataObject) -> None:

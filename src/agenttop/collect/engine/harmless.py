@@ -56,6 +56,11 @@ def forbidden(paths: Iterable[str]) -> list[str]:
     return sorted(path for path in paths if _is_forbidden(path))
 
 
+def starts_something(prefix: str) -> bool:
+    """Whether no question may be put below this path: llama-swap starts the model that `/upstream/` names."""
+    return _NEVER.fullmatch(f"{prefix}/") is not None or _NEVER.fullmatch(f"{prefix}/props") is not None
+
+
 def _is_forbidden(path: str) -> bool:
     bare = path.partition("?")[0]
     return not re.fullmatch(r"/[\w./-]*", bare) or ".." in bare or _NEVER.fullmatch(bare) is not None

@@ -19,7 +19,7 @@ import msgspec
 
 from agenttop.access.ways import PLAIN, Access
 from agenttop.collect.engine.base import KEY_HINT, EngineAdapter, UnrecognisedError
-from agenttop.collect.engine.harmless import CONFIRMATIONS, PROBES
+from agenttop.collect.engine.harmless import CONFIRMATIONS, PROBES, starts_something
 from agenttop.collect.engine.http import (
     BODY_LIMIT,
     EngineClient,
@@ -64,6 +64,9 @@ async def recognise(
         UnrecognisedError: something else answers, or an engine that cannot be read now; says what to do.
         EngineError: nothing answers.
     """
+    if starts_something(urlsplit(url).path):
+        note = f"{url} is not asked: any question there may load a model or change a server; name its base"
+        raise UnrecognisedError("unsupported", note)
     client = EngineClient(url, {*PROBES, METRICS}, access=access, now=now)
     look = _Look(client, process)
     try:

@@ -23,7 +23,7 @@ from agenttop.collect.process import ServerProcess
 from agenttop.errors import UsageError
 from agenttop.model.frames import PartSample
 from agenttop.model.text import clean
-from agenttop.model.url import is_local, normalise
+from agenttop.model.url import is_local, normalise, origin_of
 
 NAME = "llama-swap"
 _IDENTITY_EVERY_S = 30.0
@@ -115,7 +115,7 @@ class LlamaSwapAdapter(FrontAdapter):
         servers = {port_of(each): each for each in self._kin.servers}
         children: list[Child] = []
         for name, model in ready.items():
-            url = _loopback(model.proxy)
+            url = self._loopback(model.proxy)
             process = servers.get(urlsplit(url).port) if url is not None else _named(servers, name)
             if url is None and process is None and len(ready) == len(servers) == 1:
                 process = next(iter(servers.values()))
@@ -124,6 +124,14 @@ class LlamaSwapAdapter(FrontAdapter):
             if url is not None:
                 children.append(Child(url=url, part=name, process=process))
         return children
+
+    def _loopback(self, proxy: str) -> str | None:
+        """Where a server listens on this host; None for what is elsewhere, this one itself, or no address."""
+        try:
+            url = normalise(proxy)
+        except UsageError:
+            return None
+        return url if is_local(url) and origin_of(url) != origin_of(self._url) else None
 
     def _explain(self, loaded: list[str], children: list[Child], reasons: Reasons) -> bool:
         """Why servers of ready models cannot be read; whether there are such."""
@@ -148,15 +156,6 @@ class LlamaSwapAdapter(FrontAdapter):
             role="model",
             state=model_name(model.state) or None if model is not None else "stopped",
         )
-
-
-def _loopback(proxy: str) -> str | None:
-    """Where a server listens on llama-swap's own host; None for what is elsewhere, or is no address."""
-    try:
-        url = normalise(proxy)
-    except UsageError:
-        return None
-    return url if is_local(url) else None
 
 
 def _named(servers: dict[int | None, ServerProcess], name: str) -> ServerProcess | None:
