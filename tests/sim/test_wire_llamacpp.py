@@ -245,7 +245,7 @@ async def test_our_own_adapter_reads_it_as_it_reads_the_real_one(start_sim):
         assert (sample.slots_total, sample.kv_layout, sample.kv_pool_tokens) == (2, "unified", 8192)
         assert sample.version == "b11549-simulated"
         untold = {missing.what.rpartition(":")[2] for missing in reading.missing}
-        assert untold == {"kv_dtype", "ttft", "itl", "e2e", "finish_reasons"}
+        assert untold == {"kv_dtype", "ttft", "itl", "e2e", "finish_reasons", "preemptions_total"}
         chat = asyncio.ensure_future(asyncio.to_thread(engine.chat, max_tokens=2000))
         seen = []
         while not chat.done():
