@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from agenttop.collect.engine import registry as module
 from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.engine.registry import registry
+from agenttop.collect.engine.watch import EngineWatch
 from agenttop.collect.hints import kind_of, usual_ports
 from agenttop.collect.process import Command
 from agenttop.model.frames import SlotSample
@@ -140,3 +142,39 @@ def test_ours_are_all_there_and_none_is_refused() -> None:
     assert len(own) >= 19
     assert [each for each in registry().refused if each.package == "agenttop"] == []
     assert all(module.problem_of(kind) == "" for kind in own)
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        "raise SystemExit(3)",
+        "raise BaseException('x')",
+        "import asyncio; raise asyncio.CancelledError",
+        "return None",
+        "return EngineReading(sample=sample, slots=[3])",
+        "sample.running = -4; return EngineReading(sample=sample)",
+        "sample.decode_tok_s = float('nan'); return EngineReading(sample=sample)",
+        "sample.kv_used_fraction = 7.0; return EngineReading(sample=sample)",
+        "sample.model = 'a\\x1b[2Jb'; return EngineReading(sample=sample)",
+        "sample.finish_reasons = {'a\\x1b[2Jb': 1}; return EngineReading(sample=sample)",
+        "sample.running = 'three'; return EngineReading(sample=sample)",
+        "sample.state = 'gorgeous'; return EngineReading(sample=sample)",
+        "sample.engine = 'http://127.0.0.1:1'; return EngineReading(sample=sample)",
+    ],
+)
+async def test_whatever_an_adapter_of_another_package_does_ends_nothing(install: Install, deed: str) -> None:
+    deed = re.sub(r"sample\.(\w+) = (.*?);", r"sample = msgspec.structs.replace(sample, \1=\2);", deed)
+    source = "import msgspec\n" + ENGINE.replace("return EngineReading(sample=sample, slots=[slot])", deed)
+    install("KIND", source=source)
+    with imitate.serves({"/info": {"slices": 2}}) as server:
+        watched = EngineWatch(server.url)
+        reading = await watched.poll()
+        await watched.close()
+    assert reading.sample.state == "unsupported"
+    assert (reading.sample.note or "").isprintable()
+
+
+def test_a_module_that_raises_anything_is_left_out(install: Install) -> None:
+    install("KIND", source="raise BaseException('x')")
+    (refused,) = registry().refused
+    assert "it cannot be loaded (BaseException: x)" in refused.why

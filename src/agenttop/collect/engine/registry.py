@@ -64,7 +64,9 @@ def _load(entry: importlib.metadata.EntryPoint) -> tuple[str, EngineKind | None]
     """(why it is refused, None), or ("", the kind)."""
     try:
         kind = entry.load()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's code
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - somebody else's code
         return f"it cannot be loaded ({clean(f'{type(error).__name__}: {error}', 100)})", None
     if not isinstance(kind, EngineKind):
         return f"{clean(entry.value, 80)} is no EngineKind", None

@@ -13,6 +13,7 @@ import msgspec
 
 from agenttop.access.ways import PLAIN, Access
 from agenttop.collect.discovery import process_at
+from agenttop.collect.engine import sound
 from agenttop.collect.engine.base import (
     KEY_HINT,
     ChangedError,
@@ -168,7 +169,10 @@ class EngineWatch:
             return Failure(state="unsupported", note=f"{self.url} keeps changing what it is")
         except EngineError as error:
             return await self._explain(error)
-        except Exception as error:  # noqa: BLE001 - one strange reply must not end the session
+        except BaseException as error:
+            # One strange reply must not end the session, nor may an adapter of another package.
+            if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_ours(error):
+                raise
             await self._drop()
             what = clean(f"{type(error).__name__}: {error}", 120)
             return Failure(
@@ -185,6 +189,8 @@ class EngineWatch:
                 process=self._process if self._looks_at_process else None,
             )
         reading = await self._adapter.poll()
+        if not type(self._adapter).__module__.startswith("agenttop."):
+            reading = sound.check(self.url, reading)
         self._refuse_another_pace(reading.sample)
         return reading
 
@@ -232,3 +238,9 @@ class EngineWatch:
         adapter, self._adapter = self._adapter, None
         if adapter is not None:
             await adapter.client.close()
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether it is our own cancelling of the task, not an adapter's doing."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
