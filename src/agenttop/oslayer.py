@@ -91,6 +91,19 @@ def at_home(path: str | Path) -> Path:
         raise UsageError(f"{path}: there is no home folder for {Path(path).parts[0]}") from None
 
 
+def names_of_this_host() -> frozenset[str]:
+    """Addresses and names, in lower case, by which this host can be reached from itself. Never raises."""
+    import psutil
+
+    names = {"localhost", "127.0.0.1", "::1"}
+    with contextlib.suppress(OSError, psutil.Error):
+        for addresses in psutil.net_if_addrs().values():
+            names |= {address.address.partition("%")[0] for address in addresses}
+    with contextlib.suppress(OSError):
+        names.add(socket.gethostname())
+    return frozenset(name.lower() for name in names)
+
+
 def private_directory(path: Path) -> Path:
     """Create a directory only this user may enter. Windows: the profile folder is private already."""
     path.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from agenttop.access.proxy import Proxy, proxy_for
@@ -19,6 +21,10 @@ def wanted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_never_for_this_host(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://gate:1")
     assert proxy_for(url) is None
+
+
+def test_never_for_this_host_by_its_own_name() -> None:
+    assert proxy_for(f"http://{socket.gethostname().lower()}:8000") is None
 
 
 def test_by_scheme() -> None:
@@ -61,7 +67,8 @@ def test_exceptions(monkeypatch: pytest.MonkeyPatch, exceptions: str, url: str) 
 
 
 @pytest.mark.parametrize(
-    "place", ["socks5://gate:1080", "socks5h://gate:1080", "http://", "http://gate:x", "ftp://g"]
+    "place",
+    ["socks5://gate:1080", "socks5h://gate:1080", "http://", "http://gate:x", "ftp://g", "http://gate\n:1"],
 )
 def test_proxies_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     monkeypatch.setenv("HTTP_PROXY", place)

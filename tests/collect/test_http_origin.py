@@ -179,6 +179,15 @@ def _without_proxy():  # type: ignore[no-untyped-def]
     return msgspec.structs.replace(with_key(KEY), proxy=False)
 
 
+@pytest.mark.parametrize("place", ["http://127.0.0.1:9", "http://gate.invalid:3128"])
+async def test_a_proxy_that_is_not_there_is_told_from_an_engine_that_is_not(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", place)
+    with pytest.raises(UnreachableError, match="cannot be reached through the proxy of HTTP_PROXY"):
+        await get("http://box2.example:8000")
+
+
 async def test_a_socks_proxy_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks5h://me:secret@gate:1080")
     with pytest.raises(

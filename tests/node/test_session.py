@@ -261,6 +261,7 @@ def test_a_killed_node_takes_its_driver_along_and_leaves_a_whole_recording(start
         start(session, server.url)
         driver = session.until(lambda: session.newest(OwnSample, role="driver"))
         session.until(lambda: len(session.turns) >= 3, 60)
+        session.until(lambda: session.now > session.turns[0].t + 1.5)  # all but the last second is safe
         seen = session.now
         session.source.process.kill()
         assert "unexpectedly" in session.until_ended()
@@ -318,3 +319,13 @@ def test_a_polite_signal_ends_the_session_in_order(llama_server, tmp_path):
         os.kill(session.source.process.pid, signal.SIGTERM)
         assert session.until_ended() == "ended by signal SIGTERM"
     assert not out.with_name(out.name + "-wal").exists()
+
+
+def test_a_load_is_set_up_once(start_llama, tmp_path):
+    """What is found out about the engine for it is asked, and told, once."""
+    server = start_llama()
+    with live(urls=[server.url], out=tmp_path / "session.agenttop") as session:
+        session.source.send(c.StartAgents(engine=server.url, profile="human", target=1))
+        session.until(lambda: session.event("agents.no-tools"))
+        session.until(lambda: session.newest(SlotSample, phase="prefill") or session.turns)
+        assert [event.event for event in session.of(Event)].count("agents.no-tools") == 1

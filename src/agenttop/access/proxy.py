@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from agenttop.model.url import is_local
+from agenttop.oslayer import names_of_this_host
 
 
 class Proxy(msgspec.Struct, frozen=True):
@@ -30,6 +31,7 @@ class Proxy(msgspec.Struct, frozen=True):
         try:
             parts = urlsplit(self.url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            usable = usable and self.url.isprintable() and " " not in self.url
         except ValueError:
             usable = False
         if usable:
@@ -48,7 +50,12 @@ def proxy_for(url: str) -> Proxy | None:
 
     parts, wanted = urlsplit(url), getproxies()
     scheme = next((each for each in (parts.scheme, "all") if wanted.get(each)), None)
-    if scheme is None or _excepted(parts.hostname or "", wanted.get("no", "")) or proxy_bypass(parts.netloc):
+    if (
+        scheme is None
+        or parts.hostname in names_of_this_host()
+        or _excepted(parts.hostname or "", wanted.get("no", ""))
+        or proxy_bypass(parts.netloc)
+    ):
         return None
     place = wanted[scheme]
     return Proxy(place if "://" in place else f"http://{place}", f"{scheme.upper()}_PROXY")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -177,19 +176,6 @@ _finder = Finder()
 def find_engines(early: Callable[[list[Found]], None] | None = None) -> list[Found]:
     """Engines on this host; see `Finder.find`. Never raises."""
     return _finder.find(early)
-
-
-def names_of_this_host() -> frozenset[str]:
-    """Addresses and names, in lower case, by which this host can be reached from itself. Never raises."""
-    import psutil
-
-    names = {"localhost", "127.0.0.1", "::1"}
-    with contextlib.suppress(OSError, psutil.Error):
-        for addresses in psutil.net_if_addrs().values():
-            names |= {address.address.partition("%")[0] for address in addresses}
-    with contextlib.suppress(OSError):
-        names.add(socket.gethostname())
-    return frozenset(name.lower() for name in names)
 
 
 def process_at(url: str) -> ServerProcess | None:

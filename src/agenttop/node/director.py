@@ -133,8 +133,8 @@ class Director:
             self._announce(plan, source)
             self._halt(list(self._names))
         self._plan, self._profile, self._stagger_s = plan, scaled.profile, command.stagger_s
-        await self._ensure_driver()
-        self._configure(sample)
+        if not await self._ensure_driver():
+            self._configure(sample)
         self._hub.publish([plan])
         await self.set_target(command.target, within_s, source=source)
 
@@ -243,9 +243,10 @@ class Director:
                 raise RefusedError(f"{url} cannot take load: {sample.note or sample.state}")
             await asyncio.sleep(0.2)
 
-    async def _ensure_driver(self) -> None:
+    async def _ensure_driver(self) -> bool:
+        """Whether one had to be started; it knows the load then. Raises RefusedError."""
         if self._driver is not None:
-            return
+            return False
         driver = Drivers(self._from_driver, self._driver_gone)
         try:
             await driver.start()
@@ -254,6 +255,7 @@ class Director:
         self._driver = driver
         if self._plan is not None and (sample := self._engine(self._plan.engine)) is not None:
             self._configure(sample)
+        return True
 
     def _configure(self, sample: EngineSample) -> None:
         plan = self._plan

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from agenttop.access.ways import Access, Ways
-from agenttop.collect.discovery import Found, find_engines, names_of_this_host
+from agenttop.collect.discovery import Found, find_engines
 from agenttop.collect.engine.base import EngineReading
 from agenttop.collect.engine.registry import registry
 from agenttop.collect.engine.watch import EngineWatch
@@ -26,6 +26,7 @@ from agenttop.model.frames import AgentSample, EngineSample, Frame, Missing, Slo
 from agenttop.model.url import normalise
 from agenttop.node.hub import Hub
 from agenttop.node.join import Joiner
+from agenttop.oslayer import names_of_this_host
 
 DISCOVERY_S = 5.0
 """An engine is on the screen within 10 s of its start."""

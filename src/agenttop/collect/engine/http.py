@@ -386,6 +386,8 @@ class EngineClient:
         except httpx.ConnectTimeout as error:
             if self.base_url.startswith("https:") and await self._takes_connections():
                 raise TimedOutError(f"answers no TLS handshake within {CONNECT_S:g} s") from error
+            if self._proxy is not None:
+                raise self._connect_error(TimeoutError(f"no connection within {CONNECT_S:g} s")) from error
             raise UnreachableError(f"takes no connection within {CONNECT_S:g} s") from error
         except (TimeoutError, httpx.TimeoutException) as error:
             raise TimedOutError(f"did not answer GET {path} within {answer_s:g} s") from error
@@ -470,9 +472,11 @@ class EngineClient:
             seen.append(cause)
             if isinstance(cause, ssl.SSLError):
                 return TlsError(trust.sentence(cause, host, self.access.ca_file))
-            if isinstance(cause, ConnectionRefusedError):
+            if self._proxy is None and isinstance(cause, ConnectionRefusedError):
                 return RefusedError("refuses connections: nothing listens there")
             cause = cause.__cause__ or cause.__context__
+        if self._proxy is not None:
+            return UnreachableError(f"cannot be reached through the proxy of {self._proxy.setting}: {text}")
         if "refused" in text.lower():
             return RefusedError("refuses connections: nothing listens there")
         return UnreachableError(f"cannot be reached: {text}")
