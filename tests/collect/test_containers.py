@@ -39,9 +39,9 @@ class Daemon(socketserver.ThreadingUnixStreamServer):
 
     daemon_threads = True
 
-    def __init__(self, path: Path, answer: bytes, delay_s: float = 0.0) -> None:
+    def __init__(self, path: Path, answer: bytes, delay_s: float = 0.0, drips: bytes = b"") -> None:
         self.asked: list[str] = []
-        self.answer, self.delay_s = answer, delay_s
+        self.answer, self.delay_s, self.drips = answer, delay_s, drips
         super().__init__(str(path), _Handler)
 
 
@@ -56,6 +56,9 @@ class _Handler(socketserver.StreamRequestHandler):
         time.sleep(self.server.delay_s)
         with contextlib.suppress(OSError):  # it has not been waited for
             self.wfile.write(self.server.answer)
+            for _ in range(60 if self.server.drips else 0):
+                time.sleep(0.1)
+                self.wfile.write(self.server.drips)
 
 
 def json_reply(body: Any, status: str = "200 OK") -> bytes:
@@ -134,6 +137,17 @@ def test_one_that_hangs_is_not_waited_for(
     daemon(json_reply([VLLM]), delay_s=3.0)
     assert ask(tmp_path / "docker.sock") is None
     assert ask(tmp_path / "nowhere.sock") is None
+
+
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n\r\n["], ids=["in its head", "in its list"])
+def test_one_that_never_comes_to_an_end_is_not_waited_for(
+    daemon: Callable[..., Daemon], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
+) -> None:
+    monkeypatch.setattr(containers, "ANSWER_S", 0.3)
+    daemon(head, drips=b" ")
+    begun = time.monotonic()
+    assert ask(tmp_path / "docker.sock") is None
+    assert time.monotonic() - begun < 2.0
 
 
 def test_it_is_asked_only_while_containers_run_and_when_they_have_changed(

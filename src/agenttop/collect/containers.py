@@ -14,6 +14,7 @@ import os
 import re
 import socket
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -110,7 +111,12 @@ def ask(path: Path) -> list[Published] | None:
     """The published ports by the API behind a socket; None when it does not answer as it should."""
     try:
         connection = _Connection(path)
-        with contextlib.closing(connection):
+        # The time-out of a socket begins anew with every byte.
+        patience = threading.Timer(ANSWER_S, connection.hang_up)
+        patience.daemon = True
+        with contextlib.closing(connection), contextlib.ExitStack() as at_the_end:
+            at_the_end.callback(patience.cancel)
+            patience.start()
             connection.request("GET", LIST, headers={"Accept": "application/json"})
             reply = connection.getresponse()
             body = reply.read(_LIMIT)
@@ -160,9 +166,18 @@ class _Connection(http.client.HTTPConnection):
         super().__init__("localhost", timeout=ANSWER_S)
         self._path = path
 
+        self._plug: socket.socket | None = None
+
     def connect(self) -> None:
         """Raises OSError."""
         self.sock: socket.socket = connect_to_unix_socket(str(self._path), timeout_s=ANSWER_S)
+        self._plug = self.sock
+
+    def hang_up(self) -> None:
+        """End what goes on in another thread: it reads the end of the reply."""
+        if self._plug is not None:
+            with contextlib.suppress(OSError):
+                self._plug.shutdown(socket.SHUT_RDWR)
 
 
 def _published(containers: Sequence[Mapping[str, Any]]) -> list[Published]:
