@@ -16,8 +16,8 @@ from agenttop.collect.engine.kinds.omlx import KIND
 from agenttop.collect.engine.recognise import recognise
 from agenttop.collect.process import Command, ServerProcess
 from tests.access import with_key
+from tests.collect import fronts, samples
 from tests.collect import imitations as imitate
-from tests.collect import samples
 from tests.collect.canned import Scripted, why
 from tests.collect.mutations import mutated
 
@@ -47,6 +47,7 @@ async def test_what_it_tells() -> None:
         ("Qwen3.8-27B-4bit", "unloaded", None),
     ]
     assert reading.parts[0].note == "pinned"
+    assert fronts.unexplained(reading) == []
 
 
 async def test_totals_that_move_when_a_request_ends_are_no_rate() -> None:

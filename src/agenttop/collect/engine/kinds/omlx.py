@@ -12,6 +12,7 @@ from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineAdapter, 
 from agenttop.collect.engine.fields import Fields, fields_of, model_name
 from agenttop.collect.engine.http import EngineClient, EngineError, UnauthorisedError, UnexpectedError
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook, Sign
+from agenttop.collect.engine.served import settled
 from agenttop.collect.engine.stated import nothing_shown
 from agenttop.model.frames import EngineSample, Missing, PartSample
 
@@ -148,6 +149,7 @@ class OmlxAdapter:
             "kv_pool_tokens kv_used_tokens kv_used_fraction",
             "oMLX tells its KV cache to its admin panel alone",
         )
+        reasons.add("preemptions_total", "its API does not tell it")
         if not loaded:
             reasons.add("model context_limit_tokens", "no model is loaded; the next request loads one")
         elif sample.model is None:
@@ -158,7 +160,7 @@ class OmlxAdapter:
             reasons.add("context_limit_tokens", "GET /v1/models/status does not tell it")
         if not listed:
             reasons.add("models", "GET /v1/models/status does not answer", "update oMLX")
-        return reasons.frames
+        return settled(sample, reasons, "GET /api/status does not tell it")
 
 
 def _in_use(loaded: list[str], rows: list[Fields]) -> Fields:
