@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
@@ -82,6 +83,21 @@ async def test_redirects_to_anywhere_else_are_not_followed(other: Recorder, loca
     assert other.heads == []
     assert "\n" not in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+async def test_a_key_in_an_address_is_not_shown() -> None:
+    key = "sk+ab/cd==+0123456789"
+
+    def move(host: hostile.HostileServer, connection: socket.socket) -> None:
+        while hostile._read_request(host, connection):
+            to = f"/login?key={quote(key, safe='')}&again={quote(key, safe='').lower()}"
+            hostile._send(connection, (302, ""), "text/plain", f"Location: {to}\r\n")
+
+    with hostile.HostileServer(move) as own:
+        client = EngineClient(own.url, ["/slots"], access=with_key(key))
+        with pytest.raises(MovedError, match=r"/login\?key=\(key\)&again=\(key\)"):
+            await client.get("/slots")
+        await client.close()
 
 
 @pytest.mark.parametrize(

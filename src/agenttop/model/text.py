@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import quote, quote_plus
 
 # C0 and C1 controls, DEL, bidirectional overrides, zero-width and line separators: everything that
 # could move the cursor, recolour the screen or reorder what the reader sees.
@@ -19,6 +20,13 @@ def is_secret(key: str | None) -> bool:
     return key is not None and len(key) >= LEAST_SECRET
 
 
+def in_urls(secret: str) -> list[str]:
+    """A key as it may stand in a text or in an address: plain, and quoted for its path or its query."""
+    quoted = (secret, quote(secret, safe=""), quote(secret), quote_plus(secret))
+    lower = (re.sub("%..", lambda found: found[0].lower(), form) for form in quoted)
+    return list(dict.fromkeys((*quoted, *lower)))
+
+
 def without(secret: str | None, text: str) -> str:
     """`text` with `(key)` in place of a secret: some servers quote the key they were sent.
 
@@ -26,7 +34,8 @@ def without(secret: str | None, text: str) -> str:
     """
     if secret is None or not is_secret(secret):
         return text
-    text = text.replace(secret, "(key)")
+    for form in in_urls(secret):
+        text = text.replace(form, "(key)")
     if text.endswith("…"):
         for length in range(len(secret) - 1, 3, -1):
             if text[:-1].endswith(secret[:length]):

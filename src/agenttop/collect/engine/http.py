@@ -25,7 +25,7 @@ from agenttop.access import trust
 from agenttop.access.proxy import Proxy, proxy_for
 from agenttop.access.ways import PLAIN, Access
 from agenttop.errors import UsageError
-from agenttop.model.text import clean, is_secret, without
+from agenttop.model.text import clean, in_urls, is_secret, without
 from agenttop.model.url import normalise, origin_of
 
 if TYPE_CHECKING:
@@ -517,9 +517,10 @@ def _without_user(location: str) -> str:
 
 
 def _forms(secret: str) -> list[bytes]:
-    """A key as it may stand in a body: plain, and within a JSON string."""
+    """A key as it may stand in a body: plain, in an address, and within a JSON string."""
     quoted = json.dumps(secret)[1:-1]
-    return [form.encode() for form in dict.fromkeys((secret, quoted, quoted.replace("/", "\\/")))]
+    forms = (*in_urls(secret), quoted, quoted.replace("/", "\\/"))
+    return [form.encode() for form in dict.fromkeys(forms)]
 
 
 def _is_allowed(path: str, query: Mapping[str, str] | None, allowed: frozenset[str]) -> bool:
