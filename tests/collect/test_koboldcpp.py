@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -20,6 +21,14 @@ from tests.collect.mutations import mutated
 PERF = samples.body("koboldcpp/handmade/perf.json")
 OLD = samples.body("koboldcpp/handmade/perf-2023.json")
 ROUTES = imitate.KOBOLD
+
+
+async def test_figures_that_a_reply_lacks_have_a_reason_and_others_none() -> None:
+    perf = {key: value for key, value in json.loads(PERF).items() if key not in ("queue", "last_eval_speed")}
+    reading = await Scripted(KIND, ROUTES).look(api__extra__perf=perf)
+    assert reading.sample.last_prefill_tok_s is not None
+    assert "GET /api/extra/perf does not tell it" in why(reading)["waiting"]
+    assert "last_prefill_tok_s" not in why(reading)
 
 
 async def test_what_it_tells() -> None:

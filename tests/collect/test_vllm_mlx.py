@@ -225,6 +225,13 @@ BODIES += [
 ]
 
 
+async def test_counts_that_are_not_told_have_a_reason() -> None:
+    told = json.loads(ROUTES["/v1/status"])
+    del told["num_running"], told["num_waiting"]
+    reading = await Scripted(KIND, {**ROUTES, "/v1/status": told}).look()
+    assert {why(reading)[field] for field in ("running", "waiting")} == {"GET /v1/status does not tell it"}
+
+
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
 async def test_mutated_replies_neither_escape_nor_show(data: st.DataObject) -> None:

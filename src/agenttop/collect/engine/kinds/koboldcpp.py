@@ -13,6 +13,7 @@ from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineRead
 from agenttop.collect.engine.fields import Fields, fields_of, model_name
 from agenttop.collect.engine.http import CutError, EngineClient, EngineError, Reply, UnexpectedError
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook, Sign
+from agenttop.collect.engine.served import settled
 from agenttop.model.frames import EngineSample, Event, Missing
 
 NAME = "KoboldCpp"
@@ -134,7 +135,7 @@ class KoboldAdapter:
             reasons.add("model", "GET /api/v1/model does not tell it")
         if sample.context_limit_tokens is None:
             reasons.add("context_limit_tokens", "GET /api/extra/true_max_context_length does not tell it")
-        return reasons.frames
+        return settled(sample, reasons, "GET /api/extra/perf does not tell it")
 
 
 def _speed(perf: Fields, tok_s: str, ms_each: str) -> float | None:

@@ -98,6 +98,9 @@ def missing(
     reasons.add(
         "prefix_hit_fraction", "it tells how many requests found a prefix, not how many tokens they found"
     )
+    for field in ("running", "waiting"):
+        if getattr(found, field) is None:
+            reasons.add(field, "GET /v1/status does not tell it")
     if work.window_s is None:
         reasons.add("decode_tok_s prefill_tok_s", _TOO_EARLY)
     elif work.decode_tok_s is None and found.hidden:
