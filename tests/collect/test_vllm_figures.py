@@ -324,3 +324,20 @@ async def test_labels_are_cleaned_and_many_of_them_cut() -> None:
         reading = await server.look(metrics=IDLE + evil + ranks)
     assert len(reading.sample.finish_reasons) < 40
     assert len(reading.parts) <= 256
+
+
+async def test_a_rank_that_is_missing_from_some_looks_is_no_restart_and_no_burst() -> None:
+    page = samples.body("vllm/dp2/metrics.txt").decode()
+    alone = "\n".join(line for line in page.splitlines() if 'engine="1"' not in line)
+    counter = "generation_tokens_total"
+    async with play() as vllm:
+        for step in range(12):
+            whole = step % 4 < 2
+            text = page if whole else alone
+            text = with_value(text, counter, 5000.0 + 100 * step, 'engine="0",model_name="tiny"')
+            if whole:
+                text = with_value(text, counter, 9000.0 + 100 * step, 'engine="1",model_name="tiny"')
+            reading = await vllm.look(float(step), metrics=text)
+            assert reading.events == []
+            rate = reading.sample.decode_tok_s
+            assert rate in (None, pytest.approx(200.0 if whole else 100.0))

@@ -11,12 +11,28 @@ Two kinds of counter:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 WINDOW_S = 3.0
 LEAST_S = 0.8
 """Over less than this a rate is noise: engines count in steps."""
+
+
+class Makeup:
+    """Of which parts (ranks, replicas, models) a sum is made.
+
+    A part that is missing from some looks takes its share of every total along, and brings it back: neither
+    is a restart, and the second is no work done in a second.
+    """
+
+    def __init__(self) -> None:
+        self._parts: frozenset[str] | None = None
+
+    def changed(self, parts: Iterable[str]) -> bool:
+        """Whether they are others than at the look before: then windows over their sum begin anew."""
+        before, self._parts = self._parts, frozenset(parts)
+        return before is not None and before != self._parts
 
 
 class CounterWindow:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading, Reasons
-from agenttop.collect.engine.counters import CounterWindow
+from agenttop.collect.engine.counters import CounterWindow, Makeup
 from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.http import (
     CutError,
@@ -54,6 +54,7 @@ class DynamoAdapter:
         self._url = client.base_url
         self._pid = pid
         self._window = CounterWindow()
+        self._makeup = Makeup()
         self._latency = LatencyWindow(self._url)
         self._work = Work(self._url)
         self._role: str | None = None
@@ -115,6 +116,9 @@ class DynamoAdapter:
         gauges: dict[str, float | None] = {"answering": found.answering}
         for model in found.models:
             gauges[f"answering/{model.name}"] = model.answering
+        if self._makeup.changed(model.name for model in found.models):
+            self._window = CounterWindow()
+            self._latency.forget()
         if self._window.add(found.at, found.counters, gauges):
             self._latency.forget()
             events.append(self._restart(found.at))

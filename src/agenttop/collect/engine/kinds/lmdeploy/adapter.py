@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from agenttop.collect.engine.base import KEY_HINT, EngineReading, Reasons
-from agenttop.collect.engine.counters import CounterWindow, LandingRate
+from agenttop.collect.engine.counters import CounterWindow, LandingRate, Makeup
 from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.http import EngineClient, EngineError, UnauthorisedError
 from agenttop.collect.engine.kinds.lmdeploy.metrics import Figures, read
@@ -52,6 +52,7 @@ class LmdeployAdapter:
         self._list = ModelList(client, "lmdeploy")
         self._locked_told = False
         self._setbacks = Setbacks()
+        self._makeup = Makeup()
         self._latencies = LatencyWindow(self._url)
         self._forget()
 
@@ -108,6 +109,8 @@ class LmdeployAdapter:
         )
 
     def _take_in(self, found: Figures) -> list[Event]:
+        if self._makeup.changed(engine.name for engine in found.engines):
+            self._forget()
         went_back = self._window.add(found.at, found.counters)
         if went_back:
             self._forget()

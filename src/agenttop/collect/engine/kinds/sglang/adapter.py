@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agenttop.collect.engine.base import ChangedError, EngineReading
-from agenttop.collect.engine.counters import CounterWindow
+from agenttop.collect.engine.counters import CounterWindow, Makeup
 from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.http import (
     CutError,
@@ -67,6 +67,7 @@ class SglangAdapter:
         """It has shown figures of its own."""
         self._locked_told = False
         self._setbacks = Setbacks()
+        self._makeup = Makeup()
         self._latencies = LatencyWindow(self._url)
         self._forget()
 
@@ -232,6 +233,9 @@ class SglangAdapter:
             rates = self._ranks.setdefault(rank.name, SnapshotRates())
             went_back = rates.add(seen.at if seen is not None else 0.0, rank) or went_back
         if found is not None:
+            if self._makeup.changed([str(found.ranks)]):
+                self._window = CounterWindow()
+                self._latencies.forget()
             went_back = self._window.add(found.at, found.counters) or went_back
         return went_back
 

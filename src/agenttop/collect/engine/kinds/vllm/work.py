@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agenttop.collect.engine.counters import WINDOW_S, CounterWindow, LandingRate
+from agenttop.collect.engine.counters import WINDOW_S, CounterWindow, LandingRate, Makeup
 from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.kinds.vllm.frames import Rates
 from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills
@@ -16,10 +16,11 @@ class Work:
         """`engine` is its identity, as in the frames."""
         self._engine = engine
         self._window_s = window_s
+        self._makeup = Makeup()
         self.forget()
 
     def forget(self) -> None:
-        """Another process: nothing seen before belongs to it."""
+        """Another process, or other ranks: nothing seen before belongs to it."""
         self._window = CounterWindow(self._window_s)
         self._prefill = LandingRate(self._window_s)
         self._prefills = Prefills()
@@ -29,6 +30,8 @@ class Work:
 
     def add(self, found: Figures) -> bool:
         """Take in one look. Whether a counter has gone back: then everything begins anew."""
+        if self._makeup.changed(part.name for part in found.parts):
+            self.forget()
         gauges: dict[str, float | None] = {"running": found.running}
         went_back = self._window.add(found.at, found.counters, gauges)
         if went_back:
