@@ -12,6 +12,7 @@ import pytest
 
 from agenttop.collect.children import children_of, port_of
 from agenttop.collect.process import Command, ServerProcess
+from tests.waiting import until
 
 _HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
@@ -140,6 +141,8 @@ def test_a_real_child() -> None:
             pass_fds=[server.fileno()],
         )
         try:
+            # Until it runs its own program, a new process has the command line of this one.
+            until(lambda: children_of(os.getpid()))
             assert [(each.pid, port_of(each)) for each in children_of(os.getpid())] == [(child.pid, port)]
         finally:
             child.communicate()

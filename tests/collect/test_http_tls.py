@@ -138,8 +138,10 @@ async def test_a_server_that_answers_plain_http_with_an_alert() -> None:
 
     def answer(_: hostile.HostileServer, connection: socket.socket) -> None:
         if connection.recv(1, socket.MSG_PEEK) == b"\x16":
-            with contextlib.suppress(OSError):
-                context.wrap_socket(connection, server_side=True).close()
+            # The handshake by itself, so that a socket on which it fails is closed too.
+            secure = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+            with contextlib.suppress(OSError), secure:
+                secure.do_handshake()
         else:
             connection.recv(65536)
             connection.sendall(b"\x15\x03\x01\x00\x02\x02\x16")
