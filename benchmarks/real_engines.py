@@ -354,9 +354,9 @@ def main() -> int:
     print(f"{'engine':<26} {'found':>7} {'read':>9} {'driver':>9} {'off':>7} {'GETs':>6}  beyond the list")
     for name, seconds, read, received, off, gets, more in rows:
         when = f"{seconds:.1f} s" if seconds is not None else "never"
-        print(
-            f"{name:<26} {when:>7} {read:>9.1f} {received:>9.1f} {off:>+7.1%} {gets:>6}  {more or 'nothing'}"
-        )
+        rates = f"{read:>9.1f} {received:>9.1f} {off:>+7.1%}"
+        asked = f"{gets:>6}  {more or 'nothing'}" if gets is not None else "     –  its log does not tell"
+        print(f"{name:<26} {when:>7} {rates} {asked}")
     for event in look.frames:
         if isinstance(event, Event) and event.severity in ("warn", "bad"):
             print(f"  {event.t:6.1f} {event.event}: {event.text}")
