@@ -19,7 +19,6 @@ import contextlib
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -299,20 +298,27 @@ class Look:
 
 
 def compare(recording: Path, url: str, begin: float, end: float) -> tuple[float, float]:
-    """(tokens per second that agenttop read from the engine, those that the driver received)."""
+    """(tokens per second that agenttop read from the engine, those that the driver received meanwhile).
+
+    Each rate is held against the tokens that arrived in its very window: those of the samples whose windows
+    have their middle between `begin` and `end`.
+    """
     with contextlib.closing(Recording(recording)) as recorded:
-        frames = list(recorded.frames(begin - 5.0, end + 60.0))
-    rates = [
-        (frame.t, frame.decode_tok_s, frame.window_s or 0.0)
-        for frame in frames
-        if isinstance(frame, EngineSample) and frame.url == url and frame.decode_tok_s is not None
-    ]
-    # A rate at t is of the window before t.
-    read = [rate for t, rate, window in rates if begin <= t - window / 2 < end]
+        frames = list(recorded.frames(begin - 10.0, end + 60.0))
     turns = [frame for frame in frames if isinstance(frame, Turn) and frame.engine == url]
     per_event = tokens_per_event(turns)
-    received = sum(tokens_between(turn, begin, end, per_event)[0] for turn in turns)
-    return statistics.fmean(read) if read else 0.0, received / (end - begin)
+    read = received = seconds = 0.0
+    for frame in frames:
+        if not isinstance(frame, EngineSample) or frame.url != url:
+            continue
+        rate, window = frame.decode_tok_s, frame.window_s
+        if rate is None or not window or not begin <= frame.t - window / 2 < end:
+            continue
+        at = frame.t - (frame.age_s or 0.0)
+        read += rate * window
+        received += sum(tokens_between(turn, at - window, at, per_event)[0] for turn in turns)
+        seconds += window
+    return (read / seconds, received / seconds) if seconds else (0.0, 0.0)
 
 
 def beyond(server: Server) -> list[str]:
