@@ -10,8 +10,9 @@ from itertools import pairwise
 import pytest
 
 from agenttop.collect.engine.counters import WINDOW_S, CounterWindow, LandingRate
-from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills, read, read_ray
+from agenttop.collect.engine.kinds.vllm.metrics import Figures, read, read_ray
 from agenttop.collect.engine.preemption import AGAIN_S, PreemptionWatch
+from agenttop.collect.engine.served import Prefilling
 from agenttop.model.frames import Event
 from agenttop.wire.prometheus import parse
 from tests.collect import samples
@@ -107,11 +108,13 @@ def test_decode_rates_over_a_captured_run(name: str) -> None:
 @pytest.mark.parametrize("name", SERIES)
 def test_all_prompt_tokens_of_a_captured_run_are_in_the_rate(name: str) -> None:
     """What the rates say times how long they stood is what the engine counted."""
-    rate, prefills = LandingRate(window_s=1e-9), Prefills()
+    rate, prefills = LandingRate(window_s=1e-9), Prefilling()
     told = 0.0
     found = list(looks(name))
     for before, now in pairwise([None, *found]):
-        rate.add(now.at, now.computed, prefills.update(now))
+        rate.add(
+            now.at, now.computed, prefills.update(now.running, now.waiting, now.first_tokens, now.finished)
+        )
         if before is not None and now.computed > before.computed:
             told += (rate.rate() or 0.0) * (now.at - before.at)
     assert told == pytest.approx(found[-1].computed - found[0].computed, rel=0.01)

@@ -98,3 +98,16 @@ class Reasons:
 
 
 KEY_HINT = "give its key with --api-key-env NAME or --api-key-file FILE, or in engines.toml"
+
+
+def restart_event(t: float, name: str, url: str) -> Event:
+    """The server was restarted between two looks."""
+    text = f"{name} at {url} was restarted"
+    return Event(t=t, event="engine.restart", text=text, source="engine", severity="warn", subject=url)
+
+
+def needs_key(t: float, name: str, url: str, *, given: bool) -> Event:
+    """The server shows figures, but its API wants a key. `given`: there is one, and it is not accepted."""
+    how = "does not accept the key that was given" if given else "needs a key for requests"
+    text = f"{name} at {url} shows its figures, but {how}; {KEY_HINT}"
+    return Event(t=t, event="engine.locked", text=text, source="engine", severity="warn", subject=url)

@@ -15,7 +15,7 @@ import msgspec
 
 from agenttop.collect.engine.base import EngineReading, Reasons
 from agenttop.collect.engine.composite import Composite, Merged
-from agenttop.collect.engine.http import EngineClient, EngineError
+from agenttop.collect.engine.http import EngineClient
 from agenttop.collect.engine.kind import Circumstances
 from agenttop.collect.hints import kind_of
 from agenttop.collect.process import ServerProcess
@@ -147,11 +147,7 @@ class FrontAdapter:
 
     async def alive(self) -> bool:
         """Whether it answers its cheapest request."""
-        try:
-            await self.client.get(self.alive_path, answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers(self.alive_path)
 
     def _identity(self, t: float, *, version: str | None, model: str | None) -> EngineSample:
         return EngineSample(

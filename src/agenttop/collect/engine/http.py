@@ -234,6 +234,21 @@ class EngineClient:
             raise NotAllowedError(f"GET {path} is not on the list of this adapter")
         self._proof = path
 
+    async def answers(
+        self, path: str, *, refusal: bool = False, answer_s: float = 2.0, limit: int = BODY_LIMIT
+    ) -> bool:
+        """Whether one of the allowed paths is answered at once, whatever the status.
+
+        `refusal`: a 401 or 403 is an answer too, where the path may want a key.
+        """
+        try:
+            await self.get(path, answer_s=answer_s, limit=limit)
+        except UnauthorisedError:
+            return refusal
+        except EngineError:
+            return False
+        return True
+
     async def speaks_http(self, path: str, patience_s: float = 1.5) -> bool:
         """Whether the first bytes that answer a GET look like HTTP; True when no byte comes at all.
 

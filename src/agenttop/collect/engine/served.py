@@ -1,4 +1,4 @@
-"""What adapters of servers with `/v1/models` share: who is served, and events that read the same for each."""
+"""What adapters of servers with `/v1/models` share: who is served, what is running, what going back means."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import deque
 
 import msgspec
 
-from agenttop.collect.engine.base import KEY_HINT, ChangedError, Reasons
+from agenttop.collect.engine.base import ChangedError, Reasons
 from agenttop.collect.engine.counters import LEAST_S, WINDOW_S
 from agenttop.collect.engine.http import EngineClient, UnauthorisedError
 from agenttop.collect.engine.kinds.openai import Models
-from agenttop.model.frames import EngineSample, Event, Missing
+from agenttop.model.frames import EngineSample, Missing
 from agenttop.model.text import clean
 
 EVERY_S = 60.0
@@ -100,7 +100,8 @@ class Prefilling:
     """How many requests are being prefilled, of an engine that counts first tokens and ends.
 
     A running request that has not had its first token is in prefill. Those that their clients gave up may be
-    counted nowhere, so the account is settled whenever the server is idle.
+    counted nowhere, so the account is settled whenever the server is idle; until then, and while preempted
+    requests wait, it errs towards fewer.
     """
 
     def __init__(self) -> None:
@@ -176,16 +177,3 @@ def settled(sample: EngineSample, reasons: Reasons, otherwise: str, fix: str | N
         if getattr(sample, frame.what.rpartition(":")[2], None) is None:
             told.setdefault(frame.what, frame)
     return list(told.values())
-
-
-def restarted(t: float, name: str, url: str) -> Event:
-    """The server was restarted between two looks."""
-    text = f"{name} at {url} was restarted"
-    return Event(t=t, event="engine.restart", text=text, source="engine", severity="warn", subject=url)
-
-
-def needs_key(t: float, name: str, url: str, *, given: bool) -> Event:
-    """The server shows figures, but its API wants a key. `given`: there is one, and it is not accepted."""
-    how = "does not accept the key that was given" if given else "needs a key for requests"
-    text = f"{name} at {url} shows its figures, but {how}; {KEY_HINT}"
-    return Event(t=t, event="engine.locked", text=text, source="engine", severity="warn", subject=url)

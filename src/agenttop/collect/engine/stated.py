@@ -12,7 +12,6 @@ from agenttop.collect.engine.fields import Fields, fields_of, model_name
 from agenttop.collect.engine.http import (
     CutError,
     EngineClient,
-    EngineError,
     Reply,
     UnexpectedError,
 )
@@ -92,11 +91,7 @@ class StatedAdapter:
 
     async def alive(self) -> bool:
         """By the cheapest request."""
-        try:
-            await self.client.get(self._health.path, answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers(self._health.path)
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`. The server itself is asked every 3 s."""

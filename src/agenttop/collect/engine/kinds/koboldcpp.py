@@ -9,12 +9,12 @@ is being written, and is never asked.
 from __future__ import annotations
 
 from agenttop.collect.engine.asked import Asked
-from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, Reasons
+from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, Reasons, restart_event
 from agenttop.collect.engine.fields import Fields, fields_of, model_name
-from agenttop.collect.engine.http import CutError, EngineClient, EngineError, Reply, UnexpectedError
+from agenttop.collect.engine.http import CutError, EngineClient, Reply, UnexpectedError
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook, Sign
 from agenttop.collect.engine.served import settled
-from agenttop.model.frames import EngineSample, Event, Missing
+from agenttop.model.frames import EngineSample, Missing
 
 NAME = "KoboldCpp"
 ALLOWED = frozenset(
@@ -44,11 +44,7 @@ class KoboldAdapter:
 
     async def alive(self) -> bool:
         """`/api/extra/version` answers from memory, and needs no password."""
-        try:
-            await self.client.get("/api/extra/version", answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/api/extra/version")
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""
@@ -85,7 +81,9 @@ class KoboldAdapter:
         )
         missing = self._missing(reply.at, sample, hidden=hidden, no_model=name == _NO_MODEL)
         return EngineReading(
-            sample=sample, missing=missing, events=[self._restart(reply.at)] if restarted else []
+            sample=sample,
+            missing=missing,
+            events=[restart_event(reply.at, NAME, self._url)] if restarted else [],
         )
 
     def _is_restarted(self, perf: Fields) -> bool:
@@ -96,12 +94,6 @@ class KoboldAdapter:
             for asked in (self._version, self._model, self._context):
                 asked.doubt()
         return restarted
-
-    def _restart(self, t: float) -> Event:
-        text = f"{NAME} at {self._url} was restarted"
-        return Event(
-            t=t, event="engine.restart", text=text, source="engine", severity="warn", subject=self._url
-        )
 
     def _missing(self, t: float, sample: EngineSample, *, hidden: bool, no_model: bool) -> list[Missing]:
         reasons = Reasons(self._url, t)

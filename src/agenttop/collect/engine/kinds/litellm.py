@@ -17,7 +17,7 @@ import msgspec
 from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineAdapter, EngineReading, Reasons
 from agenttop.collect.engine.exposition import Catalogue, Exposition
 from agenttop.collect.engine.histogram import MAX_TOTAL, LatencyWindow
-from agenttop.collect.engine.http import EngineClient, EngineError, Reply, UnauthorisedError, UnexpectedError
+from agenttop.collect.engine.http import EngineClient, Reply, UnauthorisedError, UnexpectedError
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook, Sign
 from agenttop.collect.engine.kinds.openai import Models
 from agenttop.errors import UsageError
@@ -102,11 +102,7 @@ class LiteLlmAdapter:
 
     async def alive(self) -> bool:
         """Readiness is answered from memory, and needs no key."""
-        try:
-            await self.client.get("/health/readiness", answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/health/readiness")
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`. The proxy itself is asked every 2 s."""

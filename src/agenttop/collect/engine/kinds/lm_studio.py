@@ -12,7 +12,7 @@ import msgspec
 from agenttop.collect.engine.asked import Asked
 from agenttop.collect.engine.base import ChangedError, EngineAdapter, EngineReading, Reasons
 from agenttop.collect.engine.fields import Fields, fields_of, model_name
-from agenttop.collect.engine.http import EngineClient, EngineError, Reply, UnexpectedError
+from agenttop.collect.engine.http import EngineClient, Reply, UnexpectedError
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook, Sign
 from agenttop.model.frames import EngineSample, Missing, PartSample
 
@@ -53,11 +53,7 @@ class LmStudioAdapter:
 
     async def alive(self) -> bool:
         """The list is the cheapest there is."""
-        try:
-            await self.client.get(self._lists[0].path, answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers(self._lists[0].path)
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`. The server itself is asked every 3 s."""

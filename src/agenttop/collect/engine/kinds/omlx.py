@@ -10,7 +10,7 @@ from __future__ import annotations
 from agenttop.collect.engine.asked import Asked
 from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineAdapter, EngineReading, Reasons
 from agenttop.collect.engine.fields import Fields, fields_of, model_name
-from agenttop.collect.engine.http import EngineClient, EngineError, UnauthorisedError, UnexpectedError
+from agenttop.collect.engine.http import EngineClient, UnauthorisedError, UnexpectedError
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook, Sign
 from agenttop.collect.engine.served import settled
 from agenttop.collect.engine.stated import nothing_shown
@@ -39,11 +39,7 @@ class OmlxAdapter:
 
     async def alive(self) -> bool:
         """`/health` answers from memory, and needs no key."""
-        try:
-            await self.client.get("/health", answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/health")
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""

@@ -11,7 +11,7 @@ import msgspec
 from agenttop.collect.engine.asked import Asked
 from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineAdapter, EngineReading, Reasons
 from agenttop.collect.engine.fields import Fields, fields_of, model_name
-from agenttop.collect.engine.http import EngineClient, EngineError, UnexpectedError
+from agenttop.collect.engine.http import EngineClient, UnexpectedError
 from agenttop.collect.engine.kind import Circumstances, EngineKind, ProcessLook
 from agenttop.collect.engine.stated import nothing_shown
 from agenttop.model.frames import EngineSample, Missing
@@ -41,11 +41,7 @@ class TabbyAdapter:
 
     async def alive(self) -> bool:
         """`/health` answers from memory, and needs no key."""
-        try:
-            await self.client.get("/health", answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/health")
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`. The server itself is asked every 3 s."""

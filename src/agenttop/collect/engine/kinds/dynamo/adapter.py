@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 
-from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading, Reasons
+from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading, Reasons, restart_event
 from agenttop.collect.engine.counters import CounterWindow, Makeup
 from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.http import (
     CutError,
     EngineClient,
-    EngineError,
     UnauthorisedError,
     UnexpectedError,
 )
@@ -26,7 +25,7 @@ from agenttop.collect.engine.kinds.dynamo.metrics import Front, Model, Worker, r
 from agenttop.collect.engine.kinds.vllm import frames as vllm
 from agenttop.collect.engine.kinds.vllm.metrics import Figures, read
 from agenttop.collect.engine.kinds.vllm.work import Work
-from agenttop.model.frames import EngineSample, Event, PartSample
+from agenttop.model.frames import EngineSample, PartSample
 from agenttop.model.text import clean
 
 PAGE_LIMIT = 8_000_000
@@ -64,11 +63,7 @@ class DynamoAdapter:
 
     async def alive(self) -> bool:
         """Its metrics come from memory."""
-        try:
-            await self.client.get("/metrics", answer_s=2.0, limit=PAGE_LIMIT)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/metrics", limit=PAGE_LIMIT)
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""
@@ -121,7 +116,7 @@ class DynamoAdapter:
             self._latency.forget()
         if self._window.add(found.at, found.counters, gauges):
             self._latency.forget()
-            events.append(self._restart(found.at))
+            events.append(restart_event(found.at, self.name, self._url))
         decode, running = self._window.rate("output"), self._window.mean("answering")
         each = decode / running if decode is not None and running else None
         names = self._served or [model.name for model in found.models]
@@ -214,7 +209,7 @@ class DynamoAdapter:
         reasons.add("context_limit_tokens", "a worker does not tell it", "name the front end with --url")
         if found is not None:
             if self._work.add(found):
-                events.append(self._restart(t))
+                events.append(restart_event(t, self.name, self._url))
             rates, latencies = self._work.rates(found), self._work.latencies(found)
             sample = vllm.with_figures(sample, found, rates, given)
             parts = vllm.parts(t, self._url, found, rates, "rank")
@@ -232,12 +227,6 @@ class DynamoAdapter:
             parts=parts,
             missing=_without(reasons, sample, worker),
             events=events,
-        )
-
-    def _restart(self, t: float) -> Event:
-        text = f"Dynamo at {self._url} was restarted"
-        return Event(
-            t=t, event="engine.restart", text=text, source="engine", severity="warn", subject=self._url
         )
 
 

@@ -13,11 +13,16 @@ import math
 
 import msgspec
 
-from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading, UnrecognisedError
+from agenttop.collect.engine.base import (
+    KEY_HINT,
+    ChangedError,
+    EngineReading,
+    UnrecognisedError,
+    restart_event,
+)
 from agenttop.collect.engine.http import (
     BODY_LIMIT,
     EngineClient,
-    EngineError,
     Reply,
     TooBigError,
     UnauthorisedError,
@@ -32,7 +37,7 @@ from agenttop.collect.engine.kinds.llamacpp.metrics import EXACT_TOTAL, MetricsS
 from agenttop.collect.engine.kinds.llamacpp.pool import Pool, by_gauges, layout_of, pool_of
 from agenttop.collect.engine.kinds.llamacpp.rates import RateMeter, Rates
 from agenttop.collect.engine.kinds.llamacpp.slots import MAX_COUNT, SLOTS_LIMIT, Slot, parse_slots
-from agenttop.model.frames import EngineSample, Event
+from agenttop.model.frames import EngineSample
 
 _PROPS_EVERY_S = 30.0
 """It holds the chat template: tens of kilobytes."""
@@ -119,11 +124,7 @@ class LlamaCppAdapter:
 
     async def alive(self) -> bool:
         """`/health` answers even while a large batch holds everything else up."""
-        try:
-            await self.client.get("/health", answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/health")
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`. Raises UnrecognisedError for a router."""
@@ -333,7 +334,7 @@ class LlamaCppAdapter:
         )
         if sample.running is None:
             sample = self._by_health(sample)
-        events = [self._restart(t)] if restarted else []
+        events = [restart_event(t, self.name, self._url)] if restarted else []
         if restarted:
             self._exhaustion = ExhaustionWatch(self._url)
         if self._fresh and slots is not None:
@@ -360,13 +361,3 @@ class LlamaCppAdapter:
         if busy is None or idle is None or not 0 <= busy < MAX_COUNT or not 0 <= idle < MAX_COUNT:
             return sample
         return msgspec.structs.replace(sample, running=busy, slots_total=busy + idle)
-
-    def _restart(self, t: float) -> Event:
-        return Event(
-            t=t,
-            event="engine.restart",
-            text=f"llama.cpp at {self._url} was restarted",
-            source="engine",
-            severity="warn",
-            subject=self._url,
-        )

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from agenttop.collect.engine.base import KEY_HINT, EngineReading, Reasons
+from agenttop.collect.engine.base import KEY_HINT, EngineReading, Reasons, needs_key, restart_event
 from agenttop.collect.engine.counters import CounterWindow, LandingRate, Makeup
 from agenttop.collect.engine.histogram import LatencyWindow
-from agenttop.collect.engine.http import EngineClient, EngineError, UnauthorisedError
+from agenttop.collect.engine.http import EngineClient, UnauthorisedError
 from agenttop.collect.engine.kinds.lmdeploy.metrics import Figures, read
 from agenttop.collect.engine.scrape import EMPTY, HIDDEN, LOCKED, Page
 from agenttop.collect.engine.served import (
@@ -20,8 +20,6 @@ from agenttop.collect.engine.served import (
     Prefilling,
     Sequences,
     Setbacks,
-    needs_key,
-    restarted,
     settled,
 )
 from agenttop.model.frames import EngineSample, Event, Missing, PartSample
@@ -67,13 +65,7 @@ class LmdeployAdapter:
 
     async def alive(self) -> bool:
         """The list of models needs no engine."""
-        try:
-            await self.client.get("/v1/models", answer_s=2.0)
-        except UnauthorisedError:
-            return True
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/v1/models", refusal=True)
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""
@@ -122,7 +114,7 @@ class LmdeployAdapter:
             computed = max(0, computed - found.cached)
         self._prefill.add(found.at, computed, working)
         self._sequences.add(found.at, found.running)
-        return [restarted(found.at, self.name, self._url)] if self._setbacks.look(went_back) else []
+        return [restart_event(found.at, self.name, self._url)] if self._setbacks.look(went_back) else []
 
     def _with_figures(self, sample: EngineSample, found: Figures) -> EngineSample:
         several = len(found.engines) > 1

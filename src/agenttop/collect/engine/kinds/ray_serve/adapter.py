@@ -102,11 +102,7 @@ class RayServeAdapter:
 
     async def alive(self) -> bool:
         """Its list of models; a metrics port answers that with its page."""
-        try:
-            await self.client.get("/v1/models", answer_s=3.0, limit=PAGE_LIMIT)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/v1/models", answer_s=3.0, limit=PAGE_LIMIT)
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""

@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from agenttop.collect.engine.base import ChangedError, EngineReading
+from agenttop.collect.engine.base import ChangedError, EngineReading, needs_key, restart_event
 from agenttop.collect.engine.counters import CounterWindow, Makeup
 from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.http import (
     CutError,
     EngineClient,
-    EngineError,
     Reply,
     TooBigError,
     UnauthorisedError,
@@ -27,15 +26,7 @@ from agenttop.collect.engine.kinds.sglang import frames, loads, metrics
 from agenttop.collect.engine.kinds.sglang.loads import Loads, SnapshotRates
 from agenttop.collect.engine.kinds.sglang.metrics import Figures
 from agenttop.collect.engine.preemption import PreemptionWatch
-from agenttop.collect.engine.served import (
-    IN_TURN,
-    WENT_BACK,
-    ModelList,
-    Sequences,
-    Setbacks,
-    needs_key,
-    restarted,
-)
+from agenttop.collect.engine.served import IN_TURN, WENT_BACK, ModelList, Sequences, Setbacks
 from agenttop.model.frames import EngineSample, Event
 
 METRICS_LIMIT = 8_000_000
@@ -83,13 +74,7 @@ class SglangAdapter:
 
     async def alive(self) -> bool:
         """The list of models needs no scheduler."""
-        try:
-            await self.client.get("/v1/models", answer_s=2.0)
-        except UnauthorisedError:
-            return True
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/v1/models", refusal=True)
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""
@@ -224,7 +209,7 @@ class SglangAdapter:
             preemptions=retractions,
             kv_fraction=sample.kv_fullest_fraction or sample.kv_used_fraction,
         )
-        return [restarted(t, self.name, self._url), *events] if certain else events
+        return [restart_event(t, self.name, self._url), *events] if certain else events
 
     def _add(self, seen: Loads | None, found: Figures | None) -> bool:
         """Whether anything that only grows has gone back."""

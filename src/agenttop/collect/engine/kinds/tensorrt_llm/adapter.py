@@ -11,13 +11,13 @@ import math
 
 import msgspec
 
-from agenttop.collect.engine.base import KEY_HINT, EngineReading, Reasons
+from agenttop.collect.engine.base import KEY_HINT, EngineReading, Reasons, needs_key, restart_event
 from agenttop.collect.engine.counters import CounterWindow
 from agenttop.collect.engine.histogram import LatencyWindow
-from agenttop.collect.engine.http import EngineClient, EngineError, UnauthorisedError
+from agenttop.collect.engine.http import EngineClient, UnauthorisedError
 from agenttop.collect.engine.kinds.tensorrt_llm.metrics import Figures, read
 from agenttop.collect.engine.scrape import EMPTY, HIDDEN, LOCKED, Page
-from agenttop.collect.engine.served import ModelList, Setbacks, needs_key, restarted, settled
+from agenttop.collect.engine.served import ModelList, Setbacks, settled
 from agenttop.model.frames import EngineSample, Event, Missing
 from agenttop.model.text import clean
 
@@ -68,13 +68,7 @@ class TensorrtLlmAdapter:
 
     async def alive(self) -> bool:
         """`/version` needs no engine."""
-        try:
-            await self.client.get("/version", answer_s=2.0)
-        except UnauthorisedError:
-            return True
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/version", refusal=True)
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""
@@ -130,7 +124,7 @@ class TensorrtLlmAdapter:
             if found.finished > before.finished:
                 self._ended_at = found.at
             self._last_decode = _speed(before, found) or self._last_decode
-        return [restarted(found.at, self.name, self._url)] if self._setbacks.look(went_back) else []
+        return [restart_event(found.at, self.name, self._url)] if self._setbacks.look(went_back) else []
 
     def _is_fresh(self, found: Figures) -> bool:
         return found.at - self._ended_at <= FRESH_S

@@ -9,21 +9,20 @@ import math
 
 import msgspec
 
-from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading, Reasons
+from agenttop.collect.engine.base import (
+    KEY_HINT,
+    ChangedError,
+    EngineReading,
+    Reasons,
+    needs_key,
+    restart_event,
+)
 from agenttop.collect.engine.counters import CounterWindow
 from agenttop.collect.engine.histogram import LatencyWindow
-from agenttop.collect.engine.http import EngineClient, EngineError, UnauthorisedError
+from agenttop.collect.engine.http import EngineClient, UnauthorisedError
 from agenttop.collect.engine.kinds.tgi.metrics import Figures, read
 from agenttop.collect.engine.scrape import EMPTY, HIDDEN, LOCKED, Page
-from agenttop.collect.engine.served import (
-    IN_TURN,
-    WENT_BACK,
-    Sequences,
-    Setbacks,
-    needs_key,
-    restarted,
-    settled,
-)
+from agenttop.collect.engine.served import IN_TURN, WENT_BACK, Sequences, Setbacks, settled
 from agenttop.model.frames import EngineSample, Event, Missing
 from agenttop.model.text import clean
 
@@ -74,13 +73,7 @@ class TgiAdapter:
 
     async def alive(self) -> bool:
         """`/info` answers from memory."""
-        try:
-            await self.client.get("/info", answer_s=2.0)
-        except UnauthorisedError:
-            return True
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/info", refusal=True)
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""
@@ -138,7 +131,7 @@ class TgiAdapter:
             self._forget()
             self._window.add(found.at, found.counters)
         self._sequences.add(found.at, found.batch)
-        return [restarted(found.at, self.name, self._url)] if self._setbacks.look(went_back) else []
+        return [restart_event(found.at, self.name, self._url)] if self._setbacks.look(went_back) else []
 
     def _with_figures(self, sample: EngineSample, found: Figures) -> EngineSample:
         sure = not self._setbacks.in_doubt

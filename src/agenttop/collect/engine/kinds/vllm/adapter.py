@@ -10,11 +10,10 @@ import math
 
 import msgspec
 
-from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading
+from agenttop.collect.engine.base import ChangedError, EngineReading, needs_key, restart_event
 from agenttop.collect.engine.http import (
     CutError,
     EngineClient,
-    EngineError,
     UnauthorisedError,
     UnexpectedError,
 )
@@ -88,11 +87,7 @@ class VllmAdapter:
 
     async def alive(self) -> bool:
         """`/version` needs no engine core and no key."""
-        try:
-            await self.client.get("/version", answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/version")
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""
@@ -208,7 +203,7 @@ class VllmAdapter:
         was_frozen, self._frozen_s = self._frozen_s, self._stillness.look(found, self._work.prefilling)
         if was_frozen is None and self._frozen_s is not None:
             events.append(self._frozen(found, self._frozen_s))
-        return [self._restart(found.at), *events] if restarted else events
+        return [restart_event(found.at, self.name, self._url), *events] if restarted else events
 
     def _is_another_process(self, found: Figures) -> bool:
         """By the start time of the process.
@@ -234,13 +229,7 @@ class VllmAdapter:
         if not self._who.locked or self._locked_told:
             return []
         self._locked_told = True
-        given = (
-            "does not accept the key that was given" if self.client.has_key else "needs a key for requests"
-        )
-        text = f"vLLM at {self._url} shows its figures, but {given}; {KEY_HINT}"
-        return [
-            Event(t=t, event="engine.locked", text=text, source="engine", severity="warn", subject=self._url)
-        ]
+        return [needs_key(t, self.name, self._url, given=self.client.has_key)]
 
     def _frozen(self, found: Figures, still_s: float) -> Event:
         text = (
@@ -249,10 +238,4 @@ class VllmAdapter:
         )
         return Event(
             t=found.at, event="engine.frozen", text=text, source="engine", severity="warn", subject=self._url
-        )
-
-    def _restart(self, t: float) -> Event:
-        text = f"vLLM at {self._url} was restarted"
-        return Event(
-            t=t, event="engine.restart", text=text, source="engine", severity="warn", subject=self._url
         )

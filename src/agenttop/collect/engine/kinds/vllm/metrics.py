@@ -349,25 +349,3 @@ def _whole(text: Any) -> int | None:
     """The label `None` stands for what is not known."""
     value = str(text or "")
     return int(value) if value.isascii() and value.isdigit() and 0 < int(value[:16]) < 10**12 else None
-
-
-class Prefills:
-    """How many requests are being prefilled, from counters that no version tells it by.
-
-    A running request that has not had its first token is in prefill. Requests that were given up by their
-    client are counted nowhere, so the account is settled whenever the server is idle; until then, and while
-    preempted requests wait, it errs towards fewer.
-    """
-
-    def __init__(self) -> None:
-        self._given_up = 0
-
-    def update(self, now: Figures) -> bool:
-        """Whether at least one request is being prefilled."""
-        if not now.running:
-            if now.waiting == 0 and now.first_tokens is not None and now.finished is not None:
-                self._given_up = max(0, now.first_tokens - now.finished)
-            return False
-        if now.first_tokens is None or now.finished is None:
-            return False
-        return now.running > now.first_tokens - now.finished - self._given_up

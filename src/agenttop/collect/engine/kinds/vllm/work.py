@@ -5,7 +5,8 @@ from __future__ import annotations
 from agenttop.collect.engine.counters import WINDOW_S, CounterWindow, LandingRate, Makeup
 from agenttop.collect.engine.histogram import LatencyWindow
 from agenttop.collect.engine.kinds.vllm.frames import Rates
-from agenttop.collect.engine.kinds.vllm.metrics import Figures, Prefills
+from agenttop.collect.engine.kinds.vllm.metrics import Figures
+from agenttop.collect.engine.served import Prefilling
 from agenttop.model.frames import LatencySample
 
 
@@ -23,7 +24,7 @@ class Work:
         """Another process, or other ranks: nothing seen before belongs to it."""
         self._window = CounterWindow(self._window_s)
         self._prefill = LandingRate(self._window_s)
-        self._prefills = Prefills()
+        self._prefills = Prefilling()
         self._latency = LatencyWindow(self._engine)
         self.prefilling = False
         """Whether at least one request is being prefilled."""
@@ -37,7 +38,9 @@ class Work:
         if went_back:
             self.forget()
             self._window.add(found.at, found.counters, gauges)
-        self.prefilling = self._prefills.update(found)
+        self.prefilling = self._prefills.update(
+            found.running, found.waiting, found.first_tokens, found.finished
+        )
         self._prefill.add(found.at, found.computed, self.prefilling)
         return went_back
 

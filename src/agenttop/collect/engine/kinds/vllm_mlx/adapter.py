@@ -8,16 +8,16 @@ from __future__ import annotations
 import msgspec
 
 from agenttop.collect.engine.asked import Asked
-from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading
+from agenttop.collect.engine.base import KEY_HINT, ChangedError, EngineReading, restart_event
 from agenttop.collect.engine.exposition import Catalogue
 from agenttop.collect.engine.fields import fields_of, model_name
 from agenttop.collect.engine.histogram import LatencyWindow
-from agenttop.collect.engine.http import EngineClient, EngineError, UnauthorisedError, UnexpectedError
+from agenttop.collect.engine.http import EngineClient, UnauthorisedError, UnexpectedError
 from agenttop.collect.engine.kinds.vllm_mlx import frames
 from agenttop.collect.engine.kinds.vllm_mlx.status import Status, read
 from agenttop.collect.engine.kinds.vllm_mlx.work import Work
 from agenttop.collect.engine.stated import nothing_shown
-from agenttop.model.frames import EngineSample, Event, LatencySample
+from agenttop.model.frames import EngineSample, LatencySample
 
 NAME = "vllm-mlx"
 ALLOWED = frozenset({"/v1/status", "/health", "/metrics"})
@@ -54,11 +54,7 @@ class VllmMlxAdapter:
 
     async def alive(self) -> bool:
         """`/health` answers from memory, and needs no key."""
-        try:
-            await self.client.get("/health", answer_s=2.0)
-        except EngineError:
-            return False
-        return True
+        return await self.client.answers("/health")
 
     async def poll(self) -> EngineReading:
         """One look; see `EngineAdapter.poll`."""
@@ -98,7 +94,9 @@ class VllmMlxAdapter:
                 sequences_known=most is not None,
                 metrics_off=self._metrics_off,
             ),
-            events=[self._restart(found.at)] if restarted and found.residency is None else [],
+            events=[restart_event(found.at, NAME, self._url)]
+            if restarted and found.residency is None
+            else [],
         )
 
     def _sample(self, t: float, model: str | None) -> EngineSample:
@@ -153,9 +151,3 @@ class VllmMlxAdapter:
         """Another process, or its model loaded anew: nothing seen before belongs to it."""
         self._work = Work()
         self._latencies.forget()
-
-    def _restart(self, t: float) -> Event:
-        text = f"{NAME} at {self._url} was restarted"
-        return Event(
-            t=t, event="engine.restart", text=text, source="engine", severity="warn", subject=self._url
-        )
