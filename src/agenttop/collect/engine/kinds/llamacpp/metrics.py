@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agenttop.collect.engine.base import KEY_HINT
+from agenttop.collect.engine.histogram import MAX_TOTAL
 from agenttop.collect.engine.http import EngineClient, UnauthorisedError
 from agenttop.collect.engine.kinds.llamacpp.slots import Slot
 from agenttop.wire.prometheus import parse, total
@@ -41,8 +42,6 @@ _WANTED = frozenset(
 SPECULATION_S = 30.0
 EXACT_TOTAL = 1_000_000
 """Counters are printed with six digits: from here on they are rounded."""
-MAX_TOTAL = 1e15
-"""A counter beyond it (or infinite, or not a number) counts nothing."""
 _RARELY_S, _OFTEN_S, _ALWAYS_S = 10.0, 2.0, 0.8
 _EARLY_S = 0.3
 """A tick may come a little before its time."""
