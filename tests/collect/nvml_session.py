@@ -25,15 +25,15 @@ def main() -> None:
         command, _, argument = line.strip().partition(" ")
         reply: object = None
         if command == "detect":
-            found, missing = detect(0.0, root)
-            reply = [[each.vendor for each in found], msgspec.to_builtins(missing)]
-            for each in found:
+            found = detect(0.0, root)
+            reply = [[each.vendor for each in found.adapters], msgspec.to_builtins(found.missing)]
+            for each in found.adapters:
                 each.close()
         elif command == "open":
-            reply = msgspec.to_builtins(adapter.open(0.0))
+            reply = msgspec.to_builtins(adapter.open(0.0).missing)
         elif command == "sample":
             clock.advance(float(argument))
-            reply = [msgspec.structs.asdict(sample) for sample in adapter.sample(clock.now)]
+            reply = [msgspec.structs.asdict(sample) for sample in adapter.sample(clock.now).samples]
         elif command == "close":
             adapter.close()
         print(json.dumps(reply), flush=True)

@@ -155,7 +155,9 @@ def test_two_healthy_gpus(session: Session) -> None:
     first, second = session.sample()
     assert first["gpu"] == H100["DeviceGetUUID"]
     assert (second["gpu"], second["index"], second["util_fraction"]) == ("GPU-2", 1, 0.0)
-    shown = {name: first[name] for name in first if first[name] is not None}
+    shown = {
+        name: first[name] for name in first if first[name] not in (None, {}) and first[name] is not False
+    }
     assert shown == {
         "t": 1001.0,
         "gpu": H100["DeviceGetUUID"],
@@ -357,9 +359,8 @@ def test_detect_finds_the_driver(session: Session) -> None:
     session.card("0000:01:00.0")
     assert session.do("detect") == [["nvidia"], []]
     session.card("0000:03:00.0", vendor="0x1002")
-    vendors, (missing,) = session.do("detect")
+    vendors, _ = session.do("detect")
     assert vendors == ["nvidia"]
-    assert "AMD" in missing["why"]
 
 
 def test_an_old_driver_without_the_newer_calls(libraries: dict[str, Path], tmp_path: Path) -> None:
@@ -384,12 +385,7 @@ def test_without_a_driver(tmp_path: Path) -> None:
     if "no NVIDIA driver" not in missing["why"]:
         pytest.skip("this host has an NVIDIA driver")
     assert vendors == []
-    assert missing["why"] == (
-        "no NVIDIA driver (its library libnvidia-ml was not found), no AMD or Intel card on the PCI bus"
-    )
-    session.card("0000:03:00.0", vendor="0x1002")
-    _, (missing,) = session.do("detect")
-    assert missing["why"] == "there is a GPU of AMD, which this version does not read yet"
+    assert missing["why"] == "no NVIDIA driver, no AMD or Intel card on the PCI bus"
     session.card("0000:01:00.0")
     _, (missing,) = session.do("detect")
     assert "1 NVIDIA card(s) present" in missing["why"]

@@ -7,7 +7,7 @@ import math
 import msgspec
 import pytest
 
-from agenttop.collect.gpu.throttle import REASONS
+from agenttop.collect.gpu.nvidia.throttle import REASONS
 from agenttop.model.frames import GpuSample
 from agenttop.sim import presets
 from agenttop.sim.engine import SimEngine

@@ -8,15 +8,12 @@ from dataclasses import dataclass
 
 from agenttop.analyse.row import LevelRow
 from agenttop.analyse.stats import median
-from agenttop.collect.gpu.pcie import link_bytes_s
 from agenttop.model.frames import EngineSample, GpuSample, HostSample, LoadSample, Turn
+from agenttop.model.link import link_share
+from agenttop.model.throttle import POWER, THERMAL
 
 LEAST_SAMPLES = 3
 """Fewer samples of a GPU or a host are no series."""
-
-THERMAL = ("thermal", "hw slowdown", "temperature")
-POWER = ("power", "board limit")
-"""Parts of the words of `GpuSample.throttle`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +144,7 @@ def _middles(values: Iterable[tuple[str, float | None]]) -> list[float]:
 
 
 def _link_share(gpu: GpuSample) -> float | None:
-    rates = [rate for rate in (gpu.pcie_received_bytes_s, gpu.pcie_sent_bytes_s) if rate is not None]
-    most = link_bytes_s(gpu.pcie_generation, gpu.pcie_width)
-    return max(rates) / most if rates and most else None
+    return link_share(gpu.pcie_received_bytes_s, gpu.pcie_sent_bytes_s, gpu.pcie_generation, gpu.pcie_width)
 
 
 def _held(gpus: Sequence[GpuSample], words: tuple[str, ...], counter: str) -> float | None:

@@ -12,6 +12,8 @@ IDENTITY: dict[type[f.Frame], tuple[str, ...]] = {
     f.Session: (),
     f.HostSample: (),
     f.GpuSample: ("gpu",),
+    f.ProcessSample: ("pid",),
+    f.Hardware: (),
     f.EngineSample: ("engine",),
     f.LatencySample: ("engine", "measure"),
     f.PartSample: ("engine", "role", "part"),

@@ -28,8 +28,9 @@ from agenttop.node.director import Director
 from agenttop.node.doors import Doorman
 from agenttop.node.experiment import Experiments
 from agenttop.node.hub import Hub, Listener
+from agenttop.node.machine import MachineWatch
 from agenttop.node.pipes import PipeListener, read_lines
-from agenttop.node.sampling import EngineWatches, HostWatch
+from agenttop.node.sampling import EngineWatches
 from agenttop.node.settings import NodeSettings, recording_path, ways_of
 from agenttop.node.wishes import Wishes
 from agenttop.oslayer import clean_descriptors, ignore_hangup, run_loop, stop_signals
@@ -65,7 +66,6 @@ class Node:
             self.session = msgspec.structs.replace(self.session, recording=str(path))
             recorder = Recorder(path, self.session)
         self.hub = Hub(self._now, recorder, self.session.recording)
-        self._host = HostWatch(self._clock, self._now)
         ways = ways_of(settings)
         self._engines = EngineWatches(
             self.hub,
@@ -75,6 +75,7 @@ class Node:
             rate=speedup,
             agents=lambda: list(self.director.agents.values()),
         )
+        self._host = MachineWatch(self._clock, self._now, self._engines.pids)
         self.director = Director(
             self.hub,
             self._now,

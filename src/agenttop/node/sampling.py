@@ -1,11 +1,10 @@
-"""What the node looks at, and how often: host and GPUs in one thread, each engine in a task of its own."""
+"""The engines the node looks at, each in a task of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
@@ -15,14 +14,9 @@ from agenttop.collect.discovery import Found, find_engines
 from agenttop.collect.engine.base import EngineReading
 from agenttop.collect.engine.registry import registry
 from agenttop.collect.engine.watch import EngineWatch
-from agenttop.collect.gpu.base import GpuAdapter
-from agenttop.collect.gpu.detect import detect
-from agenttop.collect.host import HostSampler
-from agenttop.collect.own import OwnCost
 from agenttop.collect.schedule import Ticker
 from agenttop.errors import UsageError
-from agenttop.model.clock import Clock
-from agenttop.model.frames import AgentSample, EngineSample, Frame, Missing, SlotSample
+from agenttop.model.frames import AgentSample, EngineSample, SlotSample
 from agenttop.model.url import normalise
 from agenttop.node.hub import Hub
 from agenttop.node.join import Joiner
@@ -32,55 +26,6 @@ DISCOVERY_S = 5.0
 """An engine is on the screen within 10 s of its start."""
 GONE_AFTER = 12
 """Searches in a row that miss an engine which was only found, until it is not watched any more."""
-
-
-class HostWatch:
-    """Host, GPUs and the node's own cost. All sampling happens in one thread: psutil keeps the base of its
-    differences per thread, and a GPU library must never block the event loop."""
-
-    def __init__(self, clock: Clock, now: Callable[[], float]) -> None:
-        self._clock = clock
-        self._now = now
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sampler")
-        self._host: HostSampler | None = None
-        self._own: OwnCost | None = None
-        self._gpus: list[GpuAdapter] = []
-
-    async def open(self) -> list[Missing]:
-        """Find the GPUs and take the base of the first rates."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._open)
-
-    async def sample(self) -> list[Frame]:
-        """One look at everything."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._sample)
-
-    async def close(self) -> None:
-        """Let go of the GPU libraries; a call that hangs in a driver is not waited for."""
-        with contextlib.suppress(TimeoutError):
-            loop = asyncio.get_running_loop()
-            await asyncio.wait_for(loop.run_in_executor(self._thread, self._close), 2.0)
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    def _open(self) -> list[Missing]:
-        self._host = HostSampler(self._clock)
-        self._own = OwnCost("node")
-        self._gpus, missing = detect(self._now())
-        return missing
-
-    def _sample(self) -> list[Frame]:
-        t = self._now()
-        frames: list[Frame] = []
-        if self._host is not None:
-            frames.append(self._host.sample(t))
-        for adapter in self._gpus:
-            frames.extend(adapter.sample(t))
-        if self._own is not None:
-            frames.append(self._own.sample(t))
-        return frames
-
-    def _close(self) -> None:
-        for adapter in self._gpus:
-            adapter.close()
 
 
 class EngineWatches:
@@ -143,6 +88,10 @@ class EngineWatches:
     def get(self, url: str) -> EngineSample | None:
         """The newest sample of an engine, by its URL."""
         return self.samples.get(url)
+
+    def pids(self) -> dict[str, int]:
+        """Process id of each engine that runs on this host, by its URL, as far as known."""
+        return {url: sample.pid for url, sample in self.samples.items() if sample.pid is not None}
 
     def slot_of(self, agent: AgentSample) -> int | None:
         """The slot of its engine that serves an agent's request."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agenttop.collect.gpu.nvml import Nvml
+from agenttop.collect.gpu.nvidia.nvml import Nvml
 
 REASONS = {
     0x002: "user clocks",

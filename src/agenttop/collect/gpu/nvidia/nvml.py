@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 FOR_GOOD = frozenset({2, 3, 4, 13, 25, 26})
@@ -103,15 +104,17 @@ class Nvml:
         except (UnicodeDecodeError, ValueError):
             return None
 
-    def fields(self, handle: Any, ids: list[int], *, device: object) -> dict[int, tuple[float, bool]]:
+    def fields(
+        self, handle: Any, ids: Sequence[int | tuple[int, int]], *, device: object
+    ) -> dict[int | tuple[int, int], tuple[float, bool]]:
         """Field values in one call: id to (value, whether it is a 32-bit counter); absent when refused."""
-        values = self.query("DeviceGetFieldValues", handle, ids, device=device)
-        found: dict[int, tuple[float, bool]] = {}
-        for value in values or []:
+        values = self.query("DeviceGetFieldValues", handle, list(ids), device=device) if ids else None
+        found: dict[int | tuple[int, int], tuple[float, bool]] = {}
+        for asked, value in zip(ids, values or [], strict=False):
             if value.nvmlReturn in LOST:
                 raise GpuLostError
             if value.nvmlReturn == 0 and (member := _MEMBERS.get(value.valueType)) is not None:
-                found[int(value.fieldId)] = (getattr(value.value, member), value.valueType == 1)
+                found[asked] = (getattr(value.value, member), value.valueType == 1)
         return found
 
     def constant(self, name: str) -> Any:

@@ -11,20 +11,16 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from agenttop.collect.gpu.nvml import DriverGoneError, GpuLostError, Nvml
+from agenttop.collect.gpu.nvidia.nvml import DriverGoneError, GpuLostError, Nvml
+from agenttop.collect.gpu.nvidia.part import Device, FieldId, Figures, Look
+from agenttop.collect.gpu.nvidia.plausible import number
 from agenttop.model.clock import Clock
+from agenttop.model.link import link_bytes_s
 
 SENT_FIELD, RECEIVED_FIELD = 197, 198
 """NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES, as the GPU sees it: RX comes from the host."""
 
-_LANE_BYTES_S = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.97e9, 5: 3.94e9, 6: 7.56e9}
 _WRAP = 2**32
-
-
-def link_bytes_s(generation: int | None, width: int | None) -> float | None:
-    """What the link can move in one direction; None when it is not known."""
-    lane = _LANE_BYTES_S.get(generation or 0)
-    return lane * width if lane and width else None
 
 
 def ambiguous(is_32_bit: bool, capacity: float | None, window: float) -> bool:
@@ -97,3 +93,47 @@ class SlowPcie:
 
 def _kilobytes(value: Any) -> float | None:
     return None if value is None else float(value) * 1000
+
+
+class Pcie:
+    """Rates over the link, and the link itself."""
+
+    def __init__(self, slow: SlowPcie, key: str) -> None:
+        """`key` names the device to the slow reader."""
+        self._slow = slow
+        self._key = key
+        self._received, self._sent = ByteCounter(), ByteCounter()
+
+    def wanted(self, at: float) -> list[FieldId]:
+        """The byte counters."""
+        return [SENT_FIELD, RECEIVED_FIELD]
+
+    def read(self, device: Device, look: Look) -> Figures:
+        """One look."""
+        generation = device.ask("DeviceGetCurrPcieLinkGeneration")
+        width = device.ask("DeviceGetCurrPcieLinkWidth")
+        generation_max = device.ask("DeviceGetMaxPcieLinkGeneration")
+        received, sent = self._rates(device, look, link_bytes_s(generation_max, width))
+        return {
+            "pcie_received_bytes_s": received,
+            "pcie_sent_bytes_s": sent,
+            "pcie_generation": number(generation, 20),
+            "pcie_generation_max": number(generation_max, 20),
+            "pcie_width": number(width, 64),
+            "pcie_width_max": number(device.ask("DeviceGetMaxPcieLinkWidth"), 64),
+        }
+
+    def close(self) -> None:
+        """The slow reader belongs to the adapter."""
+
+    def _rates(self, device: Device, look: Look, capacity: float | None) -> tuple[float | None, float | None]:
+        """(received, sent) bytes per second."""
+        if RECEIVED_FIELD in look.fields and SENT_FIELD in look.fields:
+            (received, narrow), (sent, narrow_too) = look.fields[RECEIVED_FIELD], look.fields[SENT_FIELD]
+            if not ambiguous(narrow or narrow_too, capacity, look.window or 1.0):
+                return (
+                    self._received.rate(look.at, received, narrow),
+                    self._sent.rate(look.at, sent, narrow_too),
+                )
+        self._slow.watch(self._key, device.handle)
+        return self._slow.latest(self._key)
