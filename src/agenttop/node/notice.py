@@ -3,54 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from agenttop.model import units
 from agenttop.model.counts import miscounted
 from agenttop.model.frames import (
-    HARMLESS_THROTTLE,
     EngineSample,
     Event,
     Frame,
     GpuSample,
+    HostSample,
     LoadSample,
     Session,
     Turn,
 )
-from agenttop.model.identity import SIMULATED
 from agenttop.model.text import clean
-
-AGAIN_S = 60.0
-"""What comes and goes is told this often at most: seconds of the person who reads it, not of a session
-that runs faster than life."""
-
-CALM_S = 10.0
-"""What has not been seen for so long, in the same seconds, has ended."""
+from agenttop.node.episode import AGAIN_S
+from agenttop.node.notice_gpu import GpuNoticer
+from agenttop.node.notice_host import HostNoticer
 
 MAX_PACE = 1e6
 
 POOL_ALMOST_FULL = 0.95
 """A unified llama.cpp pool that overflows ends every generation in it."""
-
-
-@dataclass(slots=True)
-class _Held:
-    """One reason for which one card is held down."""
-
-    on: bool = False
-    """In the newest sample."""
-    seen_at: float = -math.inf
-    told: bool = False
-    """A begin was told, and no end since."""
-    told_at: float = -math.inf
-    times: int = 0
-    """How often it began since something was told."""
-
-    def repeats(self, t: float) -> str:
-        """`, 12 times in 4.0 m`: nothing for the first time, and where it did not come again."""
-        if self.times < 2 or not math.isfinite(self.told_at):
-            return ""
-        return f", {self.times} times in {units.seconds(t - self.told_at)}"
 
 
 class Noticer:
@@ -59,8 +33,8 @@ class Noticer:
     def __init__(self) -> None:
         self._pace = 1.0
         """Session seconds per second, as the session says."""
-        self._throttle: dict[str, dict[str, _Held]] = {}
-        """Of each GPU: what holds it down, by reason; kept for a while after it has ended."""
+        self._gpus = GpuNoticer()
+        self._host = HostNoticer()
         self._full: set[str] = set()
         self._failing: dict[str, str] = {}
         self._miscounting: set[str] = set()
@@ -73,7 +47,10 @@ class Noticer:
             case Session():
                 self._pace = frame.speedup if 1.0 <= frame.speedup <= MAX_PACE else 1.0
             case GpuSample():
-                return self._gpu(frame)
+                self._gpus.pace = self._pace
+                return self._gpus.notice(frame)
+            case HostSample():
+                return self._host.notice(frame, self._pace)
             case EngineSample():
                 return self._pool(frame)
             case Turn():
@@ -81,33 +58,6 @@ class Noticer:
             case LoadSample():
                 return self._load(frame)
         return []
-
-    def _gpu(self, gpu: GpuSample) -> list[Event]:
-        """A card at its limit is held down and let go several times a minute: one begin, and an end once it
-        has been left alone for a while; how often it was held down in between is said by the next begin."""
-        if gpu.throttle is None:
-            return []
-        now = frozenset(gpu.throttle) - HARMLESS_THROTTLE
-        known = self._throttle.setdefault(gpu.gpu, {})
-        events = []
-        for reason in sorted(now):
-            held = known.setdefault(reason, _Held())
-            if not held.on:
-                held.on, held.times = True, held.times + 1
-            held.seen_at = gpu.t
-            if not held.told and gpu.t - held.told_at >= AGAIN_S * self._pace:
-                severity = "warn" if reason == "power cap" else "bad"
-                text = f"{_gpu_name(gpu)} held down by {reason}{held.repeats(gpu.t)}"
-                events.append(_gpu_event(gpu, "gpu.throttle", text, severity))
-                held.told, held.told_at, held.times = True, gpu.t, 0
-        for reason, held in sorted(known.items()):
-            held.on = reason in now
-            if held.told and gpu.t - held.seen_at >= CALM_S * self._pace:
-                held.told = False
-                text = f"{_gpu_name(gpu)} no longer held down by {reason}{held.repeats(gpu.t)}"
-                events.append(_gpu_event(gpu, "gpu.throttle-end", text))
-                held.told_at, held.times = gpu.t, 0
-        return events
 
     def _pool(self, engine: EngineSample) -> list[Event]:
         fill = engine.kv_used_fraction
@@ -170,14 +120,6 @@ class Noticer:
                 )
             ]
         return []
-
-
-def _gpu_event(gpu: GpuSample, name: str, text: str, severity: str = "info") -> Event:
-    return Event(t=gpu.t, event=name, text=text, source="gpu", severity=severity, subject=gpu.gpu)
-
-
-def _gpu_name(gpu: GpuSample) -> str:
-    return f"{'simulated ' if gpu.gpu.startswith(SIMULATED) else ''}GPU{gpu.index}"
 
 
 def _driver_event(turn: Turn, name: str, text: str, *, severity: str = "info") -> Event:
