@@ -235,6 +235,8 @@ LIES: dict[str, Any] = {
     "an index below zero": {**SIM, "gpus": [{**GPU, "index": -1}]},
     "bytes as a fraction": {**SIM, "gpus": [{**GPU, "mem_used_bytes": 1.5}]},
     "a hundred throttle reasons": {**SIM, "gpus": [{**GPU, "throttle": ["x"] * 100}]},
+    "a share of a reason beyond 1": {**SIM, "gpus": [{**GPU, "throttle_shares": {"power cap": 1.5}}]},
+    "memory of an unknown kind": {**SIM, "gpus": [{**GPU, "memory_kind": "magic"}]},
     "nested too deep": "[" * 50_000,
     "no text": b"\xff\xfe\x00",
 }
@@ -261,7 +263,13 @@ async def test_an_answer_without_end_is_refused(watch: Start) -> None:
 
 async def test_control_sequences_and_long_texts_do_not_get_through(watch: Start) -> None:
     nasty = "\x1b[2J\x07\u202eevil" + "y" * 100
-    sim = {**SIM, "simulated": nasty, "gpus": [{**GPU, "name": nasty, "vendor": nasty, "throttle": [nasty]}]}
+    sim = {
+        **SIM,
+        "simulated": nasty,
+        "gpus": [
+            {**GPU, "name": nasty, "vendor": nasty, "throttle": [nasty], "throttle_shares": {nasty: 0.5}}
+        ],
+    }
     with vllm_that_says(sim) as server:
         reading = await look(watch, server)
     [gpu] = reading.gpus
@@ -270,6 +278,7 @@ async def test_control_sequences_and_long_texts_do_not_get_through(watch: Start)
         gpu.name,
         gpu.vendor,
         *(gpu.throttle or []),
+        *gpu.throttle_shares,
         *(e.text for e in reading.events),
     ]
     for text in texts:
@@ -287,13 +296,25 @@ async def test_invented_gpus_never_take_the_name_of_a_real_one(watch: Start) -> 
     assert [gpu.index for gpu in reading.gpus] == [0, 1, 2]
 
 
+UNTOLD = {
+    "t", "gpu", "state", "age_s", "bus", "pci_id", "parent", "mig_instance", "mig", "mem_reserved_bytes",
+    "mem_vram_used_bytes", "mem_vram_total_bytes", "mem_gtt_used_bytes", "mem_gtt_total_bytes",
+    "mem_clock_max_mhz", "hotspot_c", "temperature_margin_c", "mem_temperature_limit_c", "fan_rpm",
+    "power_scope", "pcie_source", "pcie_replays_total", "nvlink_links", "nvlink_received_bytes_s",
+    "nvlink_sent_bytes_s", "sm_active_fraction", "sm_occupancy_fraction", "tensor_active_fraction",
+    "dram_active_fraction", "dram_read_bytes_s", "dram_write_bytes_s", "dram_is_floor", "ecc_corrected_total",
+    "ecc_uncorrected_total", "remapped_rows_total", "health",
+}  # fmt: skip
+"""What no simulated GPU has."""
+
+
 def test_a_gpu_has_the_fields_of_a_sample_and_no_others() -> None:
     """So that a field added to GpuSample is not forgotten here."""
     from agenttop.collect.engine.kinds.simulated import _Gpu
 
     ours = {field.name for field in msgspec.structs.fields(_Gpu)}
     samples = {field.name for field in msgspec.structs.fields(GpuSample)}
-    assert samples - ours == {"t", "gpu", "state"}
+    assert samples - ours == UNTOLD
     assert ours <= samples
 
 

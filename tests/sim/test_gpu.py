@@ -74,6 +74,8 @@ def test_decode_saturates_memory_and_prefill_meets_the_power_limit() -> None:
     assert filling.throttle == ["power cap"]
     assert filling.throttle_power_fraction
     assert filling.throttle_power_fraction > 0.9
+    assert filling.throttle_shares["power cap"] == filling.throttle_power_fraction
+    assert filling.throttle_shares["thermal (hw)"] == 0
     assert filling.sm_clock_mhz
     assert filling.sm_clock_mhz < 2407
 

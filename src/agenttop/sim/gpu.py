@@ -32,6 +32,10 @@ THERMAL_GAIN = 0.04
 SLOWEST = 0.3
 """Share of the clock that throttling leaves at least."""
 
+SOFT, HARD = "thermal (sw)", "thermal (hw)"
+REASONS = {"power cap": "power_capped", SOFT: "soft", HARD: "hard"}
+"""What can hold the clocks down, as collectors name it, to the total that counts it."""
+
 
 class _Point(msgspec.Struct, frozen=True):
     """Running totals at one time."""
@@ -41,7 +45,9 @@ class _Point(msgspec.Struct, frozen=True):
     memory: float
     energy: float
     power_capped: float
-    thermal: float
+    soft: float
+    """Held down by heat, mildly, and below by more than that."""
+    hard: float
     received: float
     sent: float
 
@@ -52,6 +58,7 @@ class SimGpu:
     def __init__(self, host: HostPreset, options: EngineOptions, index: int, used_bytes: float) -> None:
         gpu = host.gpu
         self._gpu, self._index, self._used = gpu, index, used_bytes
+        self._unified = host.unified_memory
         self._identity = f"SIM-{host.key or 'host'}-{index}"
         self._limit = gpu.limit_w if options.power_limit_w is None else options.power_limit_w
         self._air = gpu.ambient_c if options.ambient_c is None else options.ambient_c
@@ -62,7 +69,7 @@ class SimGpu:
         self._now = 0.0
         self._settled = 0.0
         self._busy = self._memory = self._compute = 0.0
-        self._totals = _Point(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        self._totals = _Point(*[0.0] * 9)
         self._received = self._sent = 0.0
         self._points: deque[_Point] = deque([self._totals])
 
@@ -111,6 +118,7 @@ class SimGpu:
 
         gpu, bus = self._gpu, self._gpu.pcie_generation is not None
         power = rate("energy")
+        shares = {reason: held for reason, name in REASONS.items() if (held := share(name)) is not None}
         return GpuReading(
             gpu=self._identity,
             index=self._index,
@@ -129,8 +137,15 @@ class SimGpu:
             temperature_c=round(self.temperature, 1),
             energy_j=newest.energy,
             throttle=list(self.reasons),
-            throttle_power_fraction=share("power_capped"),
-            throttle_thermal_fraction=share("thermal"),
+            throttle_power_fraction=shares.get("power cap"),
+            # Never both at once: together they are the time held down by heat.
+            throttle_thermal_fraction=min(1.0, shares[SOFT] + shares[HARD]) if shares else None,
+            throttle_shares=shares,
+            temperature_limit_c=gpu.throttle_c,
+            power_limit_default_w=gpu.limit_w,
+            power_window_s=span if power is not None else 0.0,
+            energy_source="counter",
+            memory_kind="unified" if self._unified else "dedicated",
             pcie_received_bytes_s=rate("received") if bus else None,
             pcie_sent_bytes_s=rate("sent") if bus else None,
             pcie_generation=gpu.pcie_generation,
@@ -165,7 +180,7 @@ class SimGpu:
         if capped < 1 and busy:
             self.reasons.append("power cap")
         if cooler < 1 and busy:
-            self.reasons.append("thermal (sw)" if cooler > 0.7 else "thermal (hw)")
+            self.reasons.append(SOFT if cooler > 0.7 else HARD)
         total = self._totals
         self._totals = _Point(
             until,
@@ -173,7 +188,8 @@ class SimGpu:
             total.memory + memory * span,
             total.energy + self.power * span,
             total.power_capped + (span if "power cap" in self.reasons else 0.0),
-            total.thermal + (span if cooler < 1 and busy else 0.0),
+            total.soft + (span if SOFT in self.reasons else 0.0),
+            total.hard + (span if HARD in self.reasons else 0.0),
             total.received + self._received,
             total.sent + self._sent,
         )

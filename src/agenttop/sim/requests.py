@@ -120,6 +120,12 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     throttle: list[str]
     throttle_power_fraction: float | None
     throttle_thermal_fraction: float | None
+    throttle_shares: dict[str, float]
+    temperature_limit_c: float | None
+    power_limit_default_w: float | None
+    power_window_s: float | None
+    energy_source: str | None
+    memory_kind: str | None
     pcie_received_bytes_s: float | None
     pcie_sent_bytes_s: float | None
     pcie_generation: int | None

@@ -202,6 +202,7 @@ class SimServer:
             "requests": self._number,
             "lives": self._lives,
             "kv_pool_tokens": self.facts.pool_tokens,
+            **_weights(self._model),
             "kv_layout": None if options.wire == "vllm" else "unified" if options.unified else "split",
             "context_limit_tokens": self.facts.context_limit,
         }
@@ -292,6 +293,17 @@ def _facts(model: ModelPreset, engine: SimEngine) -> Facts:
         pool_tokens=engine.kv_pool_tokens,
         started_unix=time.time(),
     )
+
+
+def _weights(model: ModelPreset) -> dict[str, int | None]:
+    """Sizes as an EngineSample has them."""
+    experts = model.experts
+    return {
+        "weights_bytes": int(model.weights_bytes),
+        "weights_active_bytes": int(model.weights_bytes * model.active_params / model.params),
+        "experts": None if experts is None else experts.count,
+        "experts_used": None if experts is None else experts.used,
+    }
 
 
 def _describe(fault: Fault) -> str:

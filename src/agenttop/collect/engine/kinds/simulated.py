@@ -13,7 +13,7 @@ import contextlib
 import http.client
 import math
 import threading
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -65,6 +65,12 @@ class _Gpu(msgspec.Struct, frozen=True):
     throttle: Annotated[list[_Short], msgspec.Meta(max_length=16)] | None = None
     throttle_power_fraction: _Share | None = None
     throttle_thermal_fraction: _Share | None = None
+    throttle_shares: Annotated[dict[_Short, _Share], msgspec.Meta(max_length=16)] = {}
+    temperature_limit_c: Annotated[float, msgspec.Meta(ge=-100, le=1000)] | None = None
+    power_limit_default_w: _Figure | None = None
+    power_window_s: _Figure | None = None
+    energy_source: Literal["counter", "power"] | None = None
+    memory_kind: Literal["dedicated", "unified", "vram+gtt"] | None = None
     pcie_received_bytes_s: _Figure | None = None
     pcie_sent_bytes_s: _Figure | None = None
     pcie_generation: Annotated[int, msgspec.Meta(ge=1, le=15)] | None = None
@@ -87,6 +93,10 @@ class Simulation(msgspec.Struct, frozen=True):
     kv_layout: Annotated[str, msgspec.Meta(max_length=20)] | None = None
     """Of the llama.cpp wire, where a real server tells neither: the simulated one has no command line."""
     notes: Annotated[list[_Short], msgspec.Meta(max_length=16)] = []
+    weights_bytes: _Count | None = None
+    weights_active_bytes: _Count | None = None
+    experts: _Count | None = None
+    experts_used: _Count | None = None
 
     @property
     def host(self) -> str:
@@ -118,6 +128,7 @@ def gpu_samples(t: float, url: str, gpus: list[_Gpu]) -> list[GpuSample]:
         told["name"] = clean(gpu.name, 40) or "simulated GPU"
         told["driver"] = clean(gpu.driver, 40) if gpu.driver else None
         told["throttle"] = None if gpu.throttle is None else [clean(each, 30) for each in gpu.throttle]
+        told["throttle_shares"] = {clean(reason, 30): held for reason, held in gpu.throttle_shares.items()}
         told["index"] = number
         samples.append(GpuSample(t=t, gpu=f"{simulated_gpus(url)}{number}", **told))
     return samples
@@ -157,7 +168,9 @@ class SimulatedAdapter:
         known = {f"{sample.engine}:{field}" for field in POOL if getattr(sample, field) is not None}
         return msgspec.structs.replace(
             reading,
-            sample=msgspec.structs.replace(sample, simulated=told.host, speedup=told.speedup),
+            sample=msgspec.structs.replace(
+                sample, simulated=told.host, speedup=told.speedup, **_weights(told)
+            ),
             missing=[frame for frame in reading.missing if frame.what not in known],
             gpus=gpu_samples(reply.at, self.client.base_url, told.gpus),
             events=[*reading.events, *self._announce(reply.at, told)],
@@ -174,6 +187,19 @@ class SimulatedAdapter:
         return [
             Event(t=t, event="engine.simulated", text=text, source="engine", severity="warn", subject=subject)
         ]
+
+
+def _weights(told: Simulation) -> dict[str, Any]:
+    """The sizes of the model it pretends to have; no file of this host stands behind them."""
+    if told.weights_bytes is None:
+        return {}
+    return {
+        "weights_bytes": told.weights_bytes,
+        "weights_active_bytes": told.weights_active_bytes,
+        "weights_from": "engine",
+        "experts": told.experts,
+        "experts_used": told.experts_used,
+    }
 
 
 POOL = ("kv_layout", "kv_pool_tokens", "kv_used_fraction")
