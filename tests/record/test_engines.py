@@ -62,7 +62,16 @@ def test_figures_with_names_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("latencies", "latency"), ("parts", "part"), ("part", "part"), ("ies", None)]
+    ("name", "kind"),
+    [
+        ("latencies", "latency"),
+        ("parts", "part"),
+        ("part", "part"),
+        ("processes", "process"),
+        ("hardware", "hardware"),
+        ("ies", None),
+        ("es", None),
+    ],
 )
 def test_tables_by_their_plural(name: str, kind: str | None) -> None:
     table = named(name)
