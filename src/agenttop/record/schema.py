@@ -103,6 +103,6 @@ BY_KIND: dict[str, Table] = {table.kind: table for table in TABLES.values()}
 
 
 def named(name: str) -> Table | None:
-    """The table of a kind; its plural works too (`turns`, `latencies`, `processes`). None when there is none."""
+    """The table of a kind; its plural works too (`turns`, `processes`). None when there is none."""
     singular = f"{name[:-3]}y" if name.endswith("ies") else name.removesuffix("s")
     return BY_KIND.get(name) or BY_KIND.get(singular) or BY_KIND.get(name.removesuffix("es"))
