@@ -184,6 +184,9 @@ class GpuSample(Frame, frozen=True, kw_only=True, tag="gpu"):
     remapped_rows_total: int | None = None
     health: list[str] | None = None
     """What is wrong with the device, each in a few words; empty when it was asked and is well."""
+    visible_only: bool = False
+    """`util_fraction` and `mem_used_bytes` are the sum over the processes that may be looked into, where the
+    driver tells no more: they are at least that."""
 
 
 HARMLESS_THROTTLE = frozenset({"user clocks", "sync boost", "display clocks"})
