@@ -217,3 +217,19 @@ async def test_a_worker_does_one_thing_at_a_time() -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         await worker.start(lambda: int("x"))
     worker.end()
+
+
+async def test_a_defect_in_a_sampler_is_told_once_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with watching(monkeypatch, Card()) as (watch, clock, _):
+
+        def broken(t: float) -> HostSample:
+            raise OSError("the disk is gone")
+
+        monkeypatch.setattr(watch._host, "sample", broken)
+        told: list[Event] = []
+        for _ in range(3):
+            clock.advance(1.0)
+            frames = await watch.sample()
+            told += of(frames, Event)
+            assert of(frames, GpuSample)
+        assert [event.text for event in told] == ["the host cannot be sampled: OSError: the disk is gone"]

@@ -27,6 +27,7 @@ from agenttop.collect.host import HostSampler
 from agenttop.collect.own import OwnCost
 from agenttop.model.clock import Clock
 from agenttop.model.frames import Event, Frame, GpuSample, Missing
+from agenttop.model.text import clean
 
 T = TypeVar("T")
 
@@ -163,6 +164,8 @@ class MachineWatch:
         self._gpus: list[GpuWatch] = []
         self._numbers = Numbers()
         self._missing = Changes()
+        self._defects: set[str] = set()
+        """What has been told already."""
 
     async def open(self) -> list[Frame]:
         """Find the GPUs and take the base of the first rates."""
@@ -186,14 +189,14 @@ class MachineWatch:
             await asyncio.wait(waited, timeout=ANSWER_S)
         frames: list[Frame] = list(found)
         if host is not None and host.done():
-            frames += host.result()
+            frames += self._of(host, "the host")
         for number, watch in enumerate(self._gpus):
             frames += self._numbers.given(number, watch.take())
         if self._gpus:
             told = [frame for watch in self._gpus for frame in watch.reading.missing]
             frames += self._missing.of(self._now(), told)
         if self._process_look is not None and self._process_look.done():
-            frames += self._process_look.result()
+            frames += self._of(self._process_look, "processes")
             self._process_look = None
         return frames
 
@@ -216,6 +219,18 @@ class MachineWatch:
         if self._own is not None:
             frames.append(self._own.sample(t))
         return frames
+
+    def _of(self, look: asyncio.Future[list[Frame]], what: str) -> list[Frame]:
+        """The frames of a look; an event instead, once for each thing that can go wrong with it: a defect
+        there must not end the session."""
+        try:
+            return look.result()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            text = f"{what} cannot be sampled: {clean(f'{type(error).__name__}: {error}', 120)}"
+            if text in self._defects:
+                return []
+            self._defects.add(text)
+            return [Event(t=self._now(), event="host.defect", text=text, source="host", severity="bad")]
 
     def _take_detected(self) -> list[Frame]:
         if self._detection is None or not self._detection.done():
