@@ -52,4 +52,4 @@ def test_a_card_that_tells_nothing_does_not_spoil_the_others() -> None:
     lines = text_of(gpu.gpu(folded([scenes.session(), scenes.gpu(1.0), silent]), 47, 6))
     assert len(lines) == 6
     assert "24.1 / 31.8 GiB" in lines[1]
-    assert "held –" in lines[5]
+    assert "held by –" in lines[5]

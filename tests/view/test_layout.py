@@ -101,6 +101,8 @@ def hostile(frame_type: type[Frame], number: float) -> Frame:
             values["t"] = 1.0
         elif "dict[str, int]" in kind:
             values[field.name] = {HOSTILE: int(number) if math.isfinite(number) else 3}
+        elif "dict[str, float]" in kind:
+            values[field.name] = {HOSTILE: number}
         elif "dict" in kind:
             values[field.name] = {HOSTILE: HOSTILE}
         elif "list[str]" in kind:

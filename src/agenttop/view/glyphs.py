@@ -63,6 +63,21 @@ def pool(active: float, idle: float, total: float, length: int) -> Line:
     return [(full, "decode"), (IDLE * held, "idle"), (FREE * (length - len(full) - held), "dim")]
 
 
+def stacked(parts: Sequence[tuple[float, str, str]], total: float, length: int) -> Line:
+    """Parts of a whole side by side, each as (amount, glyph, role); what is left is free. Something above
+    zero shows as long as there is room."""
+    line: Line = []
+    done, amount = 0, 0.0
+    for part, glyph, role in parts:
+        if not (math.isfinite(part) and math.isfinite(total)) or part <= 0 or total <= 0:
+            continue
+        amount += part
+        until = min(length, max(done + 1, round(amount / total * length)))
+        line.append((glyph * (until - done), role))
+        done = until
+    return [*line, (FREE * (length - done), "dim")]
+
+
 def heat(fraction: float | None, warn: float = 0.85, bad: float = 0.95, calm: str = "good") -> str:
     """The role of a gauge that is worse the fuller it is."""
     if fraction is None:

@@ -16,6 +16,7 @@ from agenttop.view.panels import chart, engine, events, gpu, load, table, turns
 from agenttop.view.panels.footer import footer
 from agenttop.view.panels.header import header
 from agenttop.view.panels.host import host
+from agenttop.view.panels.host import lines_wanted as host_lines_wanted
 from agenttop.view.panels.transport import transport
 from agenttop.view.rows import Row, engine_in_focus, rows
 from agenttop.view.simulated import gpus, notice
@@ -24,7 +25,9 @@ from agenttop.view.store import Store
 
 LEAST = (60, 16)
 HOST_LINES = 5
-"""What the host panel has to say, all of it."""
+"""The host panel has so many lines at least, whatever the GPUs need."""
+
+MOST_HOST_LINES = 8
 
 MEDIUM = (100, 30)
 WIDE = (160, 45)
@@ -115,10 +118,13 @@ def guarded(name: str, draw: Callable[[], list[Line]], width: int, *, full: bool
 
 def _small(draft: _Draft) -> None:
     store, look, width = draft.store, draft.look, draft.width
-    cards = min(len(gpus(store, look)), 2) or 1
+    shown = len(gpus(store, look))
+    # One card has a second line where the table is not short of them.
+    cards = min(shown, 2) if shown != 1 or draft.room < 18 else 2
+    cards = cards or 1
     hosts = 1 if draft.room < 26 else 3
     draft.lines += guarded("GPU", lambda: gpu.gpu(store, width, cards, look), width)
-    draft.lines += guarded("host", lambda: host(store, width, hosts), width)
+    draft.lines += guarded("host", lambda: host(store, width, hosts, look), width)
     draft.lines += guarded("engine", lambda: engine.engine(store, width, 3, look), width)
     draft.lines += guarded(
         "table",
@@ -150,12 +156,12 @@ def _medium(draft: _Draft) -> None:
         # The two columns need not have their boxes at the same height: many cards take lines of the host.
         tall = max(upper, min(upper + lower - 1 - HOST_LINES - 2, gpu.lines_wanted(store, look) + 2))
         low = upper + lower - 1 - tall
-        cards = _boxed("GPU", gpu.title(store, look), left, tall, lambda w, h: gpu.gpu(store, w, h, look))
-        hosts = _boxed("host", _host_title(draft), left, low, lambda w, h: host(store, w, h))
+        cards = _gpus(draft, left, tall)
+        hosts = _boxed("host", _host_title(draft), left, low, lambda w, h: host(store, w, h, look))
         at_left = [*cards, *hosts]
         draft.lines += beside(at_left, left, [*engines, *_chart(draft, at_right, lower - 1)], at_right)
     else:
-        hosts = _boxed("host", _host_title(draft), left, upper, lambda w, h: _host_and_no_gpu(store, w, h))
+        hosts = _host_and_no_gpu(draft, left, upper)
         draft.lines += [*beside(hosts, left, engines, at_right), *_chart(draft, width, lower)]
     _boxed_table(draft, _table_height(draft, draft.left - 4, keep=3, above=_load_height(draft)))
     tall = draft.left
@@ -169,16 +175,16 @@ def _wide(draft: _Draft) -> None:
     has_gpus = bool(gpus(store, look))
     first = width * 38 // 100 if has_gpus else width * 52 // 100
     second = (width - first) // 2 if has_gpus else width - first
-    upper = max(gpu.lines_wanted(store, look), engine.lines_wanted(store, look)) + 2
+    told = min(MOST_HOST_LINES, host_lines_wanted(store, look))
+    upper = max(gpu.lines_wanted(store, look), engine.lines_wanted(store, look), told) + 2
     lines = _engine(draft, first, upper)
     if has_gpus:
         third = width - first - second
-        title = gpu.title(store, look)
-        cards = _boxed("GPU", title, second, upper, lambda w, h: gpu.gpu(store, w, h, look))
-        hosts = _boxed("host", _host_title(draft), third, upper, lambda w, h: host(store, w, h))
+        cards = _gpus(draft, second, upper)
+        hosts = _boxed("host", _host_title(draft), third, upper, lambda w, h: host(store, w, h, look))
         lines = beside(beside(lines, first, cards, second), first + second, hosts, third)
     else:
-        hosts = _boxed("host", _host_title(draft), second, upper, lambda w, h: _host_and_no_gpu(store, w, h))
+        hosts = _host_and_no_gpu(draft, second, upper)
         lines = beside(lines, first, hosts, second)
     draft.lines += lines
     tall = _table_height(draft, draft.left - 2, keep=24, above=_load_height(draft))
@@ -222,6 +228,12 @@ def _engine(draft: _Draft, width: int, height: int) -> list[Line]:
     )
 
 
+def _gpus(draft: _Draft, width: int, height: int) -> list[Line]:
+    store, look = draft.store, draft.look
+    title, note = gpu.title(store, look), gpu.note(store, look)
+    return _boxed("GPU", title, width, height, lambda w, h: gpu.gpu(store, w, h, look), note)
+
+
 def _chart(draft: _Draft, width: int, height: int) -> list[Line]:
     store, look = draft.store, draft.look
     return _boxed("chart", chart.TITLE, width, height, lambda w, h: chart.chart(store, w, h, look))
@@ -231,9 +243,16 @@ def _turns(draft: _Draft, width: int, height: int) -> list[Line]:
     return _boxed("turns", TURNS, width, height, lambda w, h: turns.turns(draft.store, w, h))
 
 
-def _host_and_no_gpu(store: Store, width: int, height: int) -> list[Line]:
+def _host_and_no_gpu(draft: _Draft, width: int, height: int) -> list[Line]:
     """The host, and in its last line why no GPU is shown."""
-    return [*host(store, width, height - 1), gpu.no_gpu(store, width)]
+    store, look = draft.store, draft.look
+    return _boxed(
+        "host",
+        _host_title(draft),
+        width,
+        height,
+        lambda w, h: [*host(store, w, h - 1, look), gpu.no_gpu(store, w)],
+    )
 
 
 def _boxed(

@@ -99,6 +99,13 @@ class Series:
             result.append((sum(present) / len(present), max(present)) if present else None)
         return result
 
+    def place(self, t: float, count: int, step: int, now: float) -> int | None:
+        """Which of these `columns` holds the second of `t`; None where none does."""
+        if self._newest is None:
+            return None
+        at = count - 1 - (self._end(now) // step - math.floor(t) // step)
+        return at if 0 <= at < count else None
+
 
 def quantile(values: Sequence[float], q: float) -> float | None:
     """The `q` quantile (0..1) of sorted values, linearly interpolated between neighbours; None of nothing."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agenttop.model.frames import EngineSample, GpuSample
 from agenttop.model.identity import SIMULATED, simulated_gpus
 from agenttop.view.look import Look
@@ -37,7 +39,19 @@ def gpus(store: Store, look: Look | None = None) -> list[GpuSample]:
         prefix = simulated_gpus(engine.engine)
         invented = [gpu for gpu in store.gpus.values() if gpu.gpu.startswith(prefix)]
     real = [gpu for gpu in store.gpus.values() if not is_simulated(gpu)]
-    return sorted(invented or real, key=lambda gpu: gpu.index)
+    return in_order(invented or real)
+
+
+def in_order(samples: Iterable[GpuSample]) -> list[GpuSample]:
+    """By index, MIG instances right below the card they are a part of."""
+    some = list(samples)
+    cards = {gpu.gpu: gpu.index for gpu in some if gpu.parent is None}
+
+    def place(gpu: GpuSample) -> tuple[int, bool, int, int]:
+        card = cards.get(gpu.parent or "", gpu.index)
+        return (card, gpu.parent is not None, gpu.mig_instance or 0, gpu.index)
+
+    return sorted(some, key=place)
 
 
 def is_simulated(gpu: GpuSample) -> bool:

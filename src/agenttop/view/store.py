@@ -21,6 +21,7 @@ from agenttop.model.frames import (
     Finding,
     Frame,
     GpuSample,
+    Hardware,
     HostSample,
     LatencySample,
     Level,
@@ -29,12 +30,14 @@ from agenttop.model.frames import (
     OwnSample,
     PartSample,
     Plan,
+    ProcessSample,
     RecordingState,
     Session,
     SlotSample,
     Turn,
 )
 from agenttop.model.identity import simulated_gpus
+from agenttop.view.held import Held
 from agenttop.view.series import WINDOW_S, Column, Series
 
 STALE_S = 3.0
@@ -44,6 +47,8 @@ MAX_PACE = 1e6
 
 MAX_EVENTS = 2_000
 MAX_TURNS = 4_000
+MAX_PROCESSES = 1_000
+"""Of engines and GPUs; no more are kept, whatever comes."""
 
 ENGINE_FIGURES = (
     "decode_tok_s",
@@ -55,7 +60,7 @@ ENGINE_FIGURES = (
     "prefix_queries_tokens_total",
 )
 HOST_FIGURES = ("cpu_fraction",)
-GPU_FIGURES = ("util_fraction", "power_w")
+GPU_FIGURES = ("util_fraction", "power_w", "temperature_c")
 LOAD_FIGURES = ("decode_tok_s", "active")
 
 
@@ -80,7 +85,12 @@ class Store:
         """Session time of the newest frame."""
         self.session: Session | None = None
         self.host: HostSample | None = None
+        self.hardware: Hardware | None = None
+        self.processes: dict[int, ProcessSample] = {}
+        """Those that live."""
         self.gpus: dict[str, GpuSample] = {}
+        self.held: dict[str, Held] = {}
+        """By GPU: what has held it down, and when."""
         self.engines: dict[str, EngineSample] = {}
         self.slots: dict[tuple[str, int], SlotSample] = {}
         self.latencies: dict[str, dict[str, LatencySample]] = {}
@@ -198,7 +208,22 @@ class Store:
     def _fold_gpu(self, frame: GpuSample) -> None:
         self.gpus[frame.gpu] = frame
         for figure in GPU_FIGURES:
-            self._track(frame.gpu, figure, frame.t, getattr(frame, figure), frame.window_s)
+            # What a driver that does not answer has told before is no figure of now.
+            value = None if frame.state == "late" else getattr(frame, figure)
+            self._track(frame.gpu, figure, frame.t, value, frame.window_s)
+        held = self.held.get(frame.gpu)
+        if held is None:
+            held = self.held[frame.gpu] = Held(self.pace)
+        held.put(frame)
+
+    def _fold_process(self, frame: ProcessSample) -> None:
+        if frame.ended:
+            self.processes.pop(frame.pid, None)
+        elif frame.pid in self.processes or len(self.processes) < MAX_PROCESSES:
+            self.processes[frame.pid] = frame
+
+    def _fold_hardware(self, frame: Hardware) -> None:
+        self.hardware = frame
 
     def _fold_engine(self, frame: EngineSample) -> None:
         before = self.engines.get(frame.engine)
@@ -299,6 +324,10 @@ class Store:
         prefix = simulated_gpus(url)
         for gpu in [gpu for gpu in self.gpus if gpu.startswith(prefix)]:
             del self.gpus[gpu]
+            self.held.pop(gpu, None)
+        for pid in [pid for pid, process in self.processes.items() if process.engine == url]:
+            if not self.processes[pid].gpus:
+                del self.processes[pid]
 
     def _fold_missing(self, frame: Missing) -> None:
         if frame.why is None:
@@ -319,6 +348,8 @@ class Store:
         Session: _fold_session,
         HostSample: _fold_host,
         GpuSample: _fold_gpu,
+        ProcessSample: _fold_process,
+        Hardware: _fold_hardware,
         EngineSample: _fold_engine,
         LatencySample: _fold_latency,
         PartSample: _fold_part,
