@@ -25,6 +25,7 @@ HOMES = {
         "collect/listening.py",
         "collect/cgroup.py",
         "collect/children.py",
+        "collect/engine_processes/elsewhere.py",
         "oslayer.py",
     ),
     "httpx": ("collect/engine/http.py",),
