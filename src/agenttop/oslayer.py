@@ -43,6 +43,15 @@ def ignore_hangup() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
+def device_request(handle: int, request: int, buffer: bytearray) -> None:
+    """Ask a driver by ioctl; what it answers is in `buffer` afterwards. Raises OSError."""
+    if sys.platform == "win32":
+        raise OSError("no ioctl on Windows")
+    import fcntl
+
+    fcntl.ioctl(handle, request, buffer, True)
+
+
 def stop_signals() -> list[signal.Signals]:
     """Signals that ask a process to end in order."""
     wanted = [signal.SIGINT, signal.SIGTERM]

@@ -1,32 +1,8 @@
-"""Intel GPUs."""
+"""Intel GPUs by i915 and xe: files of the kernel, and what it tells of each process."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from agenttop.collect.gpu.base import GpuKind, GpuOpening, GpuReading
-from agenttop.model.clock import Clock
-
-
-class IntelAdapter:
-    """Intel GPUs."""
-
-    vendor = "intel"
-
-    def __init__(self, clock: Clock, root: Path = Path("/")) -> None:
-        self._clock = clock
-        self._root = root
-
-    def open(self, t: float) -> GpuOpening:
-        """Look for the devices."""
-        return GpuOpening(found=False)
-
-    def sample(self, t: float) -> GpuReading:
-        """One look."""
-        return GpuReading()
-
-    def close(self) -> None:
-        """Let go of everything."""
-
+from agenttop.collect.gpu.base import GpuKind
+from agenttop.collect.gpu.intel.adapter import IntelAdapter as IntelAdapter
 
 KIND = GpuKind(name="intel", proper="Intel", adapter=IntelAdapter, platforms=("linux",), rank=3)
