@@ -27,6 +27,8 @@ def filled(frame_type):
 
 def example(kind):
     text = str(kind)
+    if "list[int]" in text:
+        return [1, 2]
     if "list[float]" in text:
         return [0.5]
     if "list[str]" in text:
