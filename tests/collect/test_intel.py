@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from agenttop.model.clock import ManualClock
 from agenttop.model.frames import GpuSample, Missing
 from agenttop.model.throttle import POWER, THERMAL, kind_of
 from tests.collect import intel_trees as trees
+from tests.collect.sane import HOSTILE, assert_sane
 from tests.collect.tree import build
 
 RENDER = "/dev/dri/renderD129"
@@ -363,9 +363,6 @@ def test_a_host_without_such_a_card_says_nothing(tmp_path: Path) -> None:
     assert (opening.found, opening.missing) == (False, [])
 
 
-HOSTILE: list[str | bytes] = [b"", b"\xff\xfe\x00", "garbage", "-1", "9" * 400, "nan", "4294967295", "1 2 3"]
-
-
 @pytest.mark.parametrize("content", HOSTILE, ids=repr)
 def test_files_with_nonsense_in_them_give_no_figures(tmp_path: Path, content: str | bytes) -> None:
     trees.host(tmp_path)
@@ -398,14 +395,3 @@ def test_a_tree_of_names_alone_gives_no_figures(tmp_path: Path) -> None:
     assert (sample.state, sample.power_w, sample.sm_clock_mhz, sample.throttle) == ("ok", None, None, None)
     for field in ("power_w", "sm_clock_mhz", "throttle", "temperature_c", "pcie_width", "mem_total_bytes"):
         assert watch.why(field), field
-
-
-def assert_sane(sample: GpuSample) -> None:
-    """No figure is negative, infinite or no number; no share is above 1."""
-    for name in sample.__struct_fields__:
-        value = getattr(sample, name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            assert math.isfinite(value), name
-            assert value >= (-40 if name.endswith("_c") else 0), name
-            if name.endswith("_fraction"):
-                assert value <= 1, name
