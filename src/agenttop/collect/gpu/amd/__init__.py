@@ -1,32 +1,6 @@
-"""AMD GPUs."""
+"""AMD GPUs, from the files that the amdgpu driver shows below /sys."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from agenttop.collect.gpu.base import GpuKind, GpuOpening, GpuReading
-from agenttop.model.clock import Clock
-
-
-class AmdAdapter:
-    """AMD GPUs."""
-
-    vendor = "amd"
-
-    def __init__(self, clock: Clock, root: Path = Path("/")) -> None:
-        self._clock = clock
-        self._root = root
-
-    def open(self, t: float) -> GpuOpening:
-        """Look for the devices."""
-        return GpuOpening(found=False)
-
-    def sample(self, t: float) -> GpuReading:
-        """One look."""
-        return GpuReading()
-
-    def close(self) -> None:
-        """Let go of everything."""
-
+from agenttop.collect.gpu.amd.adapter import AmdAdapter
+from agenttop.collect.gpu.base import GpuKind
 
 KIND = GpuKind(name="amd", proper="AMD", adapter=AmdAdapter, platforms=("linux",), rank=2)
