@@ -1,8 +1,8 @@
-"""Which chip a GPU is, and what its memory can move at most: from `chips.toml`. Pure but for reading that file.
+"""Which chip a GPU is, and what its memory can move at most: from `chips.toml`. Pure but for that file.
 
-Names are compared whole, without the vendor: a laptop's chip is another one than that of the desktop card whose
-name its own begins with. Where several chips share a name or a PCI id, the size of the memory decides, then its
-clock; where neither does, it is not known.
+Names are compared whole, without the vendor: a laptop's chip is another one than that of the desktop card
+whose name its own begins with. Where several chips share a name or a PCI id, the size of the memory decides,
+then its clock; where neither does, it is not known.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from importlib import resources
 from agenttop.model.frames import GpuSample, Hardware
 
 SIZE_SHARE = 0.10
-"""A driver tells up to so much less than the nominal size of a memory: ECC, firmware, what it keeps itself."""
+"""A driver tells up to so much less than the nominal size of a memory: ECC, firmware, what it keeps."""
 
 CLOCK_SHARE = 0.03
 """Memory clocks within this are the same."""
 
 TRANSFERS = 2
-"""Per clock as NVML tells it, whatever the memory: GDDR6X at 10501 MHz and GDDR7 at 14001 MHz are sold as 21 and
-28 Gbit/s, HBM2 at 1215 MHz as 2.4."""
+"""Per clock as NVML tells it, whatever the memory: GDDR6X at 10501 MHz and GDDR7 at 14001 MHz are sold as 21
+and 28 Gbit/s, HBM2 at 1215 MHz as 2.4."""
 
 _NOISE = re.compile(
     r"\((?:r|tm|c)\)|[®™]|\b(?:nvidia|geforce|amd|advanced micro devices|intel|apple|graphics)\b|\(nvgpu\)"
@@ -106,7 +106,7 @@ def _size_fits(chip: Chip, gpu: GpuSample, ram_bytes: int | None) -> bool:
 
 
 def _clock_fits(chip: Chip, gpu: GpuSample) -> bool:
-    """Whether bus and memory clock give the peak; only NVIDIA's clocks are known to mean the same everywhere."""
+    """Whether bus and memory clock give the peak; only NVIDIA's clocks mean the same everywhere."""
     if chip.vendor != "nvidia" or not (gpu.mem_clock_max_mhz and chip.bus_bits and chip.peak_bytes_s):
         return False
     told = gpu.mem_clock_max_mhz * 1e6 * TRANSFERS * chip.bus_bits / 8
