@@ -168,6 +168,15 @@ def test_it_is_not_loaded_without_need(tmp_path: Path, library: Path, asleep: bo
     assert "amdsmi" not in sys.modules
 
 
+def test_a_radeon_needs_no_library(tmp_path: Path, library: Path) -> None:
+    host = Host(tmp_path)
+    radeon_7900(host, gpu_metrics=UNKNOWN)
+    adapter = AmdAdapter(ManualClock(100.0), host.root)
+    adapter.open(0.0)
+    adapter.sample(0.0)
+    assert adapter._violations is None
+
+
 def test_a_table_that_is_only_cut_needs_no_library(tmp_path: Path, library: Path) -> None:
     host = Host(tmp_path)
     mi300x(host, gpu_metrics=filled((1, 7))[:50])

@@ -9,7 +9,7 @@ from agenttop.collect.gpu.amd.energy import Energy
 from agenttop.collect.gpu.amd.files import Files
 from agenttop.collect.gpu.amd.link import Link, LinkNow, from_metrics
 from agenttop.collect.gpu.amd.memory import Memory
-from agenttop.collect.gpu.amd.metrics import Metrics, decode
+from agenttop.collect.gpu.amd.metrics import UNKNOWN, Metrics, decode
 from agenttop.collect.gpu.amd.ras import MemoryErrors
 from agenttop.collect.gpu.amd.reasons import Lacks
 from agenttop.collect.gpu.amd.sensors import Sensors
@@ -60,8 +60,9 @@ class Card:
 
     @property
     def needs_library(self) -> bool:
-        """It is no APU and has tables that this agenttop cannot decode."""
-        return not self.apu and self._metrics is None and "not known" in self.metrics_why
+        """It is an Instinct (no APU, and without a fan) with tables of a revision that is not known here."""
+        card = not self.apu and not self._sensors.has_fan
+        return card and self._metrics is None and self.metrics_why.endswith(UNKNOWN)
 
     def sample(self, t: float, at: float) -> GpuSample | None:
         """One look; None when the card does not answer any more."""

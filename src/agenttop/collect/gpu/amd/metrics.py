@@ -10,6 +10,8 @@ from agenttop.collect.gpu.amd.layouts import ATTRIBUTE_FORMATS, ATTRIBUTES, LAYO
 
 ENERGY_UNIT_J = 2**-16
 """15.259 µJ, as the header has it, from revision 1.4 on. Before, the unit differs between chips."""
+UNKNOWN = "is not known to agenttop"
+"""The end of the reason for a table of a revision that is newer than this program."""
 _FORMATS = {letter: struct.Struct(f"<{letter}") for letter in "BbHhIiQq"}
 _ALL_ONES = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFF_FFFF, 8: 0xFFFF_FFFF_FFFF_FFFF}
 
@@ -73,7 +75,7 @@ def decode(raw: bytes | None) -> tuple[Metrics | None, str]:
     size, revision = int.from_bytes(raw[:2], "little"), (raw[2], raw[3])
     name = f"gpu_metrics {revision[0]}.{revision[1]}"
     if revision not in LAYOUTS and revision != (1, 9):
-        return None, f"{name} is not known to agenttop"
+        return None, f"{name} {UNKNOWN}"
     if len(raw) < size:
         return None, f"{name} is cut short: {len(raw)} bytes instead of {size}"
     if revision == (1, 9):
