@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,15 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.collect import nvml
 from tests.waiting import until
 
-HERE = Path(__file__).parent
-COMPILER = shutil.which("gcc") or shutil.which("cc")
-
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="the stand-in library is built for Linux"),
-    pytest.mark.skipif(COMPILER is None, reason="needs a C compiler for the stand-in library"),
-]
+pytestmark = pytest.mark.skipif(nvml.why_not() is not None, reason=str(nvml.why_not()))
 
 GIB = 2**30
 H100: dict[str, object] = {
@@ -55,36 +49,20 @@ H100: dict[str, object] = {
 }
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders with the library of a new and of an old driver."""
-    folders = {}
-    for name, flags in (("new", []), ("old", ["-DOLD_DRIVER"])):
-        folder = tmp_path_factory.mktemp(f"nvml-{name}")
-        target = folder / "libnvidia-ml.so.1"
-        command = [COMPILER, "-shared", "-fPIC", "-Wall", "-Werror", *flags, "-o", str(target)]
-        subprocess.run([*command, str(HERE / "nvml_stub.c")], check=True)
-        folders[name] = folder
-    return folders
-
-
 class Session:
     """The adapter in its process, and the file its library reads."""
 
-    def __init__(self, library: Path | None, folder: Path) -> None:
+    def __init__(self, folder: Path, *, library: bool = True, old_driver: bool = False) -> None:
         self.root = folder / "root"
         self.values: dict[str, object] = {}
         self._file = folder / "values"
         self.log = folder / "log"
         self._file.write_text("")
-        environment = {
-            **os.environ,
-            "NVML_STUB": str(self._file),
-            "NVML_STUB_LOG": str(self.log),
-            "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]),
-        }
-        if library is not None:
-            environment["LD_LIBRARY_PATH"] = str(library)
+        environment = dict(os.environ)
+        if library:
+            environment |= nvml.environment(self._file, self.log, old_driver=old_driver)
+        path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(path)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.collect.nvml_session", str(self.root)],
             stdin=subprocess.PIPE,
@@ -99,10 +77,7 @@ class Session:
 
     def set(self, values: dict[str, object]) -> None:
         self.values.update(values)
-        lines = [f"{name} {value}\n" for name, value in self.values.items() if value is not None]
-        draft = self._file.with_suffix(".draft")
-        draft.write_text("".join(lines))
-        draft.replace(self._file)
+        nvml.write(self._file, self.values)
 
     def add(self, index: int, values: dict[str, object] = H100, **changes: object) -> None:
         self.set({f"{index}.{name}": value for name, value in values.items()})
@@ -142,8 +117,8 @@ class Session:
 
 
 @pytest.fixture
-def session(libraries: dict[str, Path], tmp_path: Path) -> Iterator[Session]:
-    started = Session(libraries["new"], tmp_path)
+def session(tmp_path: Path) -> Iterator[Session]:
+    started = Session(tmp_path)
     yield started
     started.end()
 
@@ -184,6 +159,7 @@ def test_two_healthy_gpus(session: Session) -> None:
         "pcie_generation_max": 5,
         "pcie_width": 16,
         "pcie_width_max": 16,
+        "bus": "0000:01:00.0",
     }
     session.do("close")
     assert session.calls()[-1] == "Shutdown"
@@ -363,8 +339,8 @@ def test_detect_finds_the_driver(session: Session) -> None:
     assert vendors == ["nvidia"]
 
 
-def test_an_old_driver_without_the_newer_calls(libraries: dict[str, Path], tmp_path: Path) -> None:
-    session = Session(libraries["old"], tmp_path)
+def test_an_old_driver_without_the_newer_calls(tmp_path: Path) -> None:
+    session = Session(tmp_path, old_driver=True)
     session.add(0, DeviceGetCurrentClocksThrottleReasons=4, DeviceGetTemperature=55)
     session.set({"0.return.DeviceGetFieldValues": 13})
     session.set({"0.DeviceGetViolationStatus.0": 1_000_000_000, "0.DeviceGetViolationStatus.1": 0})
@@ -380,7 +356,7 @@ def test_an_old_driver_without_the_newer_calls(libraries: dict[str, Path], tmp_p
 
 def test_without_a_driver(tmp_path: Path) -> None:
     """No library: the reason names what was looked for, and cards that are there."""
-    session = Session(None, tmp_path)
+    session = Session(tmp_path, library=False)
     vendors, (missing,) = session.do("detect")
     if "no NVIDIA driver" not in missing["why"]:
         pytest.skip("this host has an NVIDIA driver")
