@@ -1,8 +1,8 @@
 """The GPU of a Mac with Apple silicon.
 
-macmon tells use, clock, power and temperature once a second. macOS itself tells what memory the GPU has in use
-and may use, asked in a thread of its own, since that takes a while. Without macmon there is less, and it is
-said what.
+macmon tells use, clock, power and temperature once a second. macOS itself tells what memory the GPU has in
+use and may use, asked in a thread of its own, since that takes a while. Without macmon there is less, and it
+is said what.
 """
 
 from __future__ import annotations
