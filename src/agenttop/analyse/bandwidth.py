@@ -23,6 +23,7 @@ from agenttop.analyse.figure import Figure, unknown
 from agenttop.analyse.stats import median
 from agenttop.model import units
 from agenttop.model.frames import EngineSample, GpuSample, Hardware
+from agenttop.model.link import link_share
 
 OFFLOADED = 0.05
 """GPUs that hold so much less than the weights leave a part of them elsewhere."""
@@ -249,6 +250,13 @@ def _of_ram(
     of_peak = f"{units.byte_rate(rate.value)} of {units.byte_rate(peak)}"
     about = f"{rate.evidence}: {of_peak}{f' ({half})' if half else ''}"
     return rate, _possible(Figure(reads.ram * per_second / peak, about, reads.floor))
+
+
+def link_of(gpu: GpuSample) -> float | None:
+    """The busier direction of a GPU's PCIe link, as a share of what the link carries as it is now."""
+    if gpu.memory_kind == "unified":
+        return None  # it stands beside the CPU, whatever is told of a link
+    return link_share(gpu.pcie_received_bytes_s, gpu.pcie_sent_bytes_s, gpu.pcie_generation, gpu.pcie_width)
 
 
 def channels(hardware: Hardware | None) -> str | None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from agenttop.analyse import measures
+from agenttop.analyse import machine, measures
 from agenttop.analyse.levels import Span, find_levels
-from agenttop.analyse.limits import Seen, bottleneck, look
+from agenttop.analyse.limits import Seen, bottleneck, host_at_ease, look
 from agenttop.analyse.material import Material, of_recording, within
 from agenttop.analyse.neighbours import busy_beside
 from agenttop.analyse.row import LevelRow
@@ -110,19 +110,21 @@ def _row(
     )
     if span.window_s <= 0:
         return row, None
-    # The machine that simulates says nothing about the one that is simulated.
-    hosts = [] if row.simulated else within(material.hosts, span.steady, span.end)
-    gpus = within(material.gpus, span.steady, span.end)
     figures = measures.rates(span, turns, per_event)
     figures |= measures.latencies(span, turns)
     figures |= measures.counts(span, ended, loads)
     figures |= measures.compactions(ended)
-    figures |= measures.engine(span, engines) | measures.machine(hosts, gpus)
+    figures |= measures.engine(span, engines)
     figures["context_mean_tokens"] = measures.mean_context(span, turns)
     row = msgspec.structs.replace(row, **figures, steady=standing.state, why_steady=standing.why)
-    seen = look(row, ended, loads, engines, hosts, gpus)
+    # The machine that simulates says nothing about the one that is simulated.
+    seen_machine = machine.of_level(material, span, row, engines)
+    row = msgspec.structs.replace(row, **seen_machine.figures)
+    seen = look(row, ended, loads, engines, seen_machine)
     limit = bottleneck(seen, before)
-    row = msgspec.structs.replace(row, bottleneck=limit.name, bottleneck_evidence=limit.evidence)
+    row = msgspec.structs.replace(
+        row, bottleneck=limit.name, bottleneck_evidence=limit.evidence, host_verdict=host_at_ease(seen)
+    )
     return row, seen
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from agenttop.analyse.sight import Seen, look
 from agenttop.model import units
 
-__all__ = ["BOTTLENECKS", "Limit", "Seen", "bottleneck", "look"]
+__all__ = ["BOTTLENECKS", "Limit", "Seen", "bottleneck", "host_at_ease", "look"]
 
 NOTHING = "nothing is saturated"
 
@@ -25,6 +25,13 @@ ROOMY = 0.90
 
 BUSY = 0.80
 """A memory bus or a link busy for more than this share carries about what it can: there are always gaps."""
+
+METER = 0.65
+"""A device's own count of moved bytes, as a share of the peak: NVIDIA's guide to its profiling metrics calls
+about 80 % of the peak the most that can be reached, and this is 80 % of that."""
+
+FLOOR = 0.6
+"""The same worked out of the weights: KV cache is not in it, and kernels that stream reach 75 to 85 %."""
 
 QUEUED_SHARE = 0.2
 """Requests held back in more than this share of the samples are a queue and not a moment's."""
@@ -53,6 +60,28 @@ GROWN = 1.25
 TURNS = (0.9, 1.1)
 """Several GPUs whose utilisations add up to this may take turns, as with layers split between them: then
 none looks busy and all are."""
+
+WHOLE_CORE = 0.9
+"""Of a core: a process that uses more has a thread that never waits, be it work or a wait for the GPU."""
+
+GPU_WAITS = 0.6
+"""A GPU busy for less than this share, under an engine that is never idle, waits for its host."""
+
+STOLEN = 0.1
+"""Of the cores' time, given to other guests by the hypervisor."""
+
+STARVING = 0.1
+"""Of the time, in which some task waited for memory."""
+
+FAULTS = 100.0
+"""Pages a second that come from a disk: 0.4 MB/s, which no loaded model reads."""
+
+STOPPED = 0.2
+"""Of the periods of a container's CPU limit."""
+
+AT_EASE_CPU = 0.5
+AT_EASE_RAM = 0.9
+"""Below these CPU and RAM are called no bottleneck."""
 
 MEAGRE = 0.5
 """An agent added that brings less than this share of what those before it had marks a limit near."""
@@ -112,15 +141,18 @@ def _pool(seen: Seen, smaller: Sequence[Seen]) -> str | None:
 def _thermal(seen: Seen, smaller: Sequence[Seen]) -> str | None:
     if seen.thermal_share is None or seen.thermal_share <= THROTTLED_SHARE:
         return None
-    share = units.percent(seen.thermal_share)
-    return f"heat held the clocks down for {share} of it ({seen.gpu_samples} GPU samples)"
+    return f"heat held the clocks down for {_of_it(seen, seen.thermal_share, seen.thermal_why)}"
 
 
 def _power(seen: Seen, smaller: Sequence[Seen]) -> str | None:
     if seen.power_share is None or seen.power_share <= THROTTLED_SHARE:
         return None
-    share = units.percent(seen.power_share)
-    return f"a power limit held the clocks down for {share} of it ({seen.gpu_samples} GPU samples)"
+    return f"a power limit held the clocks down for {_of_it(seen, seen.power_share, seen.power_why)}"
+
+
+def _of_it(seen: Seen, share: float, why: str | None) -> str:
+    named = f"{why}, " if why else ""
+    return f"{units.percent(share)} of it ({named}{seen.gpu_samples} GPU samples)"
 
 
 def _pcie(seen: Seen, smaller: Sequence[Seen]) -> str | None:
@@ -158,8 +190,7 @@ def _prefill(seen: Seen, smaller: Sequence[Seen]) -> str | None:
     # Without a smaller level: several requests that all wait for prefill share one budget.
     if seen.prefill_share > WAITING_SHARE and (seen.prefilling or 0.0) >= SEVERAL:
         return f"{share}; {seen.prefilling:.1f} requests at a time wait for it at {rate} tok/s"
-    never_idle = seen.idle_share is not None and seen.idle_share < IDLE_SHARE
-    if per_output >= PROMPT_HEAVY and (seen.in_flight or 0.0) >= SEVERAL and never_idle:
+    if per_output >= PROMPT_HEAVY and (seen.in_flight or 0.0) >= SEVERAL and _never_idle(seen):
         return (
             f"{mostly}; {seen.in_flight:.1f} requests at a time share {rate} tok/s, the engine is never idle"
         )
@@ -173,20 +204,39 @@ def _admission(seen: Seen, smaller: Sequence[Seen]) -> str | None:
 
 
 def _bandwidth(seen: Seen, smaller: Sequence[Seen]) -> str | None:
-    if seen.mem_util is None or seen.mem_util < BUSY or (seen.prefill_share or 0.0) > WAITING_SHARE:
+    if (seen.prefill_share or 0.0) > WAITING_SHARE:
         return None
-    share = units.percent(seen.mem_util)
-    return f"GPU memory busy {share} (median of {seen.gpu_samples} samples){_gain(seen, smaller)}"
+    proofs = []
+    if seen.mem_util is not None and not seen.bandwidth_measured:
+        if seen.mem_util >= BUSY:
+            share = units.percent(seen.mem_util)
+            proofs.append(f"GPU memory busy {share} (median of {seen.gpu_samples} samples)")
+    elif seen.bandwidth is not None and seen.bandwidth >= (METER if seen.bandwidth_measured else FLOOR):
+        proofs.append(f"{units.percent(seen.bandwidth)} of the GPU memory's peak ({seen.bandwidth_why})")
+    if seen.ram_bandwidth is not None and seen.ram_bandwidth >= FLOOR:
+        proofs.append(f"{units.percent(seen.ram_bandwidth)} of the RAM's peak ({seen.ram_bandwidth_why})")
+    return f"{', '.join(proofs)}{_gain(seen, smaller)}" if proofs else None
+
+
+def _memory_at_ease(seen: Seen) -> str | None:
+    """That the GPUs' memory is not full, with the number; None where it is, or nothing tells.
+
+    A device's count of bytes goes before the share of time in which its memory did anything.
+    """
+    if seen.bandwidth_measured and seen.bandwidth is not None:
+        return f"{units.percent(seen.bandwidth)} of its peak" if seen.bandwidth < METER else None
+    return units.percent(seen.mem_util) if seen.mem_util is not None and seen.mem_util < BUSY else None
 
 
 def _compute(seen: Seen, smaller: Sequence[Seen]) -> str | None:
-    if seen.util is None or seen.util < FULL or seen.mem_util is None or seen.mem_util >= BUSY:
+    memory = _memory_at_ease(seen)
+    if seen.util is None or seen.util < FULL or memory is None:
         return None
     gain = _gained(seen, smaller)
     if gain is None or gain >= MEAGRE:
         return None
     return (
-        f"GPU busy {units.percent(seen.util)}, its memory only {units.percent(seen.mem_util)}"
+        f"GPU busy {units.percent(seen.util)}, its memory only {memory}"
         f" (medians of {seen.gpu_samples} samples){_gain(seen, smaller)}"
     )
 
@@ -195,11 +245,59 @@ def _host(seen: Seen, smaller: Sequence[Seen]) -> str | None:
     reasons = []
     if seen.cpu is not None and seen.cpu >= FULL - 0.1:
         reasons.append(f"CPU busy {units.percent(seen.cpu)} (median)")
+    if seen.limit_used is not None and seen.limit_used >= FULL - 0.1:
+        reasons.append(
+            f"{units.percent(seen.limit_used)} of the cores that its limit allows are used (median)"
+        )
+    if (seen.limit_stopped or 0.0) >= STOPPED:
+        reasons.append(f"stopped by its CPU limit in {units.percent(seen.limit_stopped)} of the periods")
+    if (seen.steal or 0.0) >= STOLEN:
+        reasons.append(f"{units.percent(seen.steal)} of the CPU time goes to other guests of this machine")
+    if _one_core(seen) and (seen.util or 1.0) < GPU_WAITS and _never_idle(seen):
+        reasons.append(
+            f"the engine's busiest process uses {seen.busiest_cores:.1f} cores while the GPU is busy only"
+            f" {units.percent(seen.util)}"
+        )
     if seen.swapped_in:
-        reasons.append(f"swapping in up to {units.byte_rate(seen.swapped_in)}")
+        reasons.append(f"swapping in {units.byte_rate(seen.swapped_in)} (median)")
+    if (seen.memory_pressure or 0.0) >= STARVING:
+        reasons.append(f"tasks waited for memory in {units.percent(seen.memory_pressure)} of the time")
+    if (seen.faults or 0.0) >= FAULTS:
+        reasons.append(f"{units.count(seen.faults)} pages a second are read back from a disk (median)")
     if seen.ram_available is not None and seen.ram_available < 1 - FULL:
         reasons.append(f"RAM {units.percent(seen.ram_available)} available at least")
+    if reasons and seen.channels:
+        reasons.append(f"only {seen.channels}")
     return ", ".join(reasons) or None
+
+
+def _one_core(seen: Seen) -> bool:
+    return seen.busiest_cores is not None and seen.busiest_cores >= WHOLE_CORE
+
+
+def _never_idle(seen: Seen) -> bool:
+    return seen.idle_share is not None and seen.idle_share < IDLE_SHARE
+
+
+def host_at_ease(seen: Seen) -> str | None:
+    """`CPU never above 6 %, RAM never above 41 %: not the bottleneck`; None where that cannot be said."""
+    if seen.simulated or seen.cpu_max is None or seen.ram_used_max is None or _host(seen, ()) is not None:
+        return None
+    if (
+        seen.cpu_max >= AT_EASE_CPU
+        or seen.ram_used_max >= AT_EASE_RAM
+        or (seen.ram_bandwidth or 0.0) >= FLOOR
+    ):
+        return None
+    if _one_core(seen) and (seen.util is None or seen.util < ROOMY):
+        return None  # one thread may be what everything waits for
+    cpu, ram = units.percent(seen.cpu_max), units.percent(seen.ram_used_max)
+    text = f"CPU never above {cpu}, RAM never above {ram}"
+    if seen.swapped_in is not None:
+        text += ", no swapping"
+    if _one_core(seen):
+        text += f", the GPU busy {units.percent(seen.util)} while one process uses a whole core"
+    return f"{text}: not the bottleneck"
 
 
 Rule = Callable[[Seen, Sequence[Seen]], str | None]
@@ -251,7 +349,9 @@ def _lacks(seen: Seen) -> list[str]:
     """Series without which nobody can say that nothing is saturated."""
     wanted = {
         "GPU utilisation": seen.util,
-        "GPU memory utilisation": seen.mem_util,
+        "GPU memory utilisation": seen.mem_util
+        if seen.mem_util is not None or not seen.bandwidth_measured
+        else seen.bandwidth,
         "the engine's queue": seen.waiting_share,
         "the KV pool": seen.kv_active,
         "CPU use": 0.0 if seen.simulated else seen.cpu,
@@ -268,7 +368,7 @@ def _lacks(seen: Seen) -> list[str]:
 def _at_ease(seen: Seen) -> str:
     cpu = "" if seen.cpu is None else f", CPU {units.percent(seen.cpu)}"
     return (
-        f"GPU busy {units.percent(seen.util)}, its memory {units.percent(seen.mem_util)}, KV pool"
+        f"GPU busy {units.percent(seen.util)}, its memory {_memory_at_ease(seen)}, KV pool"
         f" {units.percent(seen.kv_active)} full at most{cpu}, requests waited in"
         f" {units.percent(seen.waiting_share)} of the samples"
     )

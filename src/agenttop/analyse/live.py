@@ -10,7 +10,6 @@ from agenttop.analyse.figure import Figure, unknown
 from agenttop.analyse.used import Used, label, used_gpus
 from agenttop.model import units
 from agenttop.model.frames import EngineSample, GpuSample, Hardware, HostSample, ProcessSample
-from agenttop.model.link import link_share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,16 +127,10 @@ def _decoding(engine: EngineSample) -> bandwidth.Decoding:
 def _link(used: Used, gpus: Sequence[GpuSample]) -> Figure:
     if not gpus:
         return unknown(used.how)
-    shares = [(share, gpu) for gpu in gpus if (share := _share(gpu)) is not None]
+    shares = [(share, gpu) for gpu in gpus if (share := bandwidth.link_of(gpu)) is not None]
     if not shares:
         return unknown("no GPU tells what its PCIe link carries")
     share, gpu = max(shares, key=lambda pair: pair[0])
     how = "" if gpu.pcie_source != "sample" else ", by samples of 20 ms"
     link = f"generation {gpu.pcie_generation} x{gpu.pcie_width}"
     return Figure(share, f"{label(gpu)}, {link}{how}")
-
-
-def _share(gpu: GpuSample) -> float | None:
-    if gpu.memory_kind == "unified":
-        return None  # its link to the host is no PCIe link, whatever is told
-    return link_share(gpu.pcie_received_bytes_s, gpu.pcie_sent_bytes_s, gpu.pcie_generation, gpu.pcie_width)

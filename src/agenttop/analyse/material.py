@@ -12,9 +12,11 @@ from agenttop.model.frames import (
     Event,
     Frame,
     GpuSample,
+    Hardware,
     HostSample,
     Level,
     LoadSample,
+    ProcessSample,
     Session,
     Turn,
 )
@@ -34,7 +36,10 @@ class Material:
     engines: list[EngineSample] = field(default_factory=list)
     hosts: list[HostSample] = field(default_factory=list)
     gpus: list[GpuSample] = field(default_factory=list)
+    processes: list[ProcessSample] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    hardware: Hardware | None = None
+    """As last told."""
     duration: float = 0.0
 
     def add(self, frame: Frame) -> None:
@@ -46,8 +51,11 @@ class Material:
             EngineSample: self.engines,
             HostSample: self.hosts,
             GpuSample: self.gpus,
+            ProcessSample: self.processes,
             Event: self.events,
         }.get(type(frame))  # type: ignore[assignment]
+        if isinstance(frame, Hardware):
+            self.hardware = frame
         if kept is not None:
             # Frames of one kind come in order but for a rare straggler.
             if kept and kept[-1].t > frame.t:
@@ -75,6 +83,8 @@ def of_recording(recording: Recording) -> Material:
         engines=list(recording.of(EngineSample)),
         hosts=list(recording.of(HostSample)),
         gpus=list(recording.of(GpuSample)),
+        processes=list(recording.of(ProcessSample)),
+        hardware=next(reversed(recording.of(Hardware)), None),
         events=list(recording.events()),
         duration=recording.duration,
     )

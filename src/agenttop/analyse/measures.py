@@ -12,14 +12,7 @@ from agenttop.analyse.levels import Span
 from agenttop.analyse.stats import drift, median, percentile
 from agenttop.analyse.tokens import arrival_times, decode_rate, share, tokens_between
 from agenttop.analyse.verdict import completed, failed
-from agenttop.model.frames import (
-    HARMLESS_THROTTLE,
-    EngineSample,
-    GpuSample,
-    HostSample,
-    LoadSample,
-    Turn,
-)
+from agenttop.model.frames import EngineSample, LoadSample, Turn
 
 UNSPLIT_SHARE = 0.1
 """With more than this share of the requests silent about their cached tokens, prefill cannot be told."""
@@ -206,29 +199,6 @@ def engine(span: Span, engines: Sequence[EngineSample]) -> Figures:
         "draft_acceptance": _share(engines, "accepted_tokens_total", "drafted_tokens_total"),
         "finish_reasons": _finished(engines),
     }
-
-
-def machine(hosts: Sequence[HostSample], gpus: Sequence[GpuSample]) -> Figures:
-    """Processor and throttling."""
-    looked = [held_down(gpu) for gpu in gpus if gpu.throttle is not None]
-    counted = [share for gpu in gpus if (share := _counted(gpu)) is not None]
-    # A throttle that comes and goes within a sample shows in the driver's time counters only.
-    shares = [sum(some) / len(some) for some in (looked, counted) if some]
-    return {
-        "cpu_max_fraction": max((h.cpu_fraction for h in hosts if h.cpu_fraction is not None), default=None),
-        "gpu_throttled_fraction": max(shares, default=None),
-    }
-
-
-def _counted(gpu: GpuSample) -> float | None:
-    """Share of the sample's window held down by power or heat, by the driver's time counters."""
-    known = [s for s in (gpu.throttle_power_fraction, gpu.throttle_thermal_fraction) if s is not None]
-    return min(1.0, sum(known)) if known else None
-
-
-def held_down(gpu: GpuSample) -> bool:
-    """Whether something other than a person's choice holds the clocks down."""
-    return not HARMLESS_THROTTLE.issuperset(gpu.throttle or ())
 
 
 def fill(sample: EngineSample) -> float | None:

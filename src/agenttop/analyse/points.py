@@ -60,6 +60,10 @@ class LevelPoint:
     slots_total: int | None = None
     engine_away: str | None = None
     """As `LevelRow` has it."""
+    throttled_fraction: float | None = None
+    """Of the GPU that was held down most, by the reason that did it most."""
+    throttled_why: str | None = None
+    """As `LevelRow` has it."""
     valid: bool = True
     why_invalid: str | None = None
     served: tuple[Served, ...] = ()
@@ -113,6 +117,8 @@ def point_of(row: LevelRow, served: tuple[Served, ...] = ()) -> LevelPoint:
         context_mean_tokens=row.context_mean_tokens,
         slots_total=row.slots_total,
         engine_away=row.engine_away,
+        throttled_fraction=max(row.throttle_worst_shares.values(), default=None),
+        throttled_why=row.throttled_why,
         valid=row.valid,
         why_invalid=row.why_invalid,
         served=served,

@@ -85,6 +85,9 @@ def merged(points: Iterable[LevelPoint]) -> list[LevelPoint]:
         there = [point for point in groups[agents] if point.engine_away is None]
         same = [point for point in there if point.valid] or there or groups[agents]
         figures: dict[str, Any] = {name: _mean(same, name) for name in _MEANS} | _sums(same)
+        # Nothing hides in a mean: it was held down as much as in the worst repetition.
+        worst = max(same, key=lambda point: point.throttled_fraction or 0.0)
+        figures |= {"throttled_fraction": worst.throttled_fraction, "throttled_why": worst.throttled_why}
         together.append(replace(same[0], **figures))
     return together
 

@@ -90,10 +90,86 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     failed (stall, queue-timeout)."""
     retries: int | None = None
     """Requests that were a second or later attempt."""
-    cpu_max_fraction: float | None = None
+    gpus_from: str | None = None
+    """Which GPUs the figures below are of, and how it is known that the engine uses these."""
     gpu_throttled_fraction: float | None = None
     """Share of the GPU samples with a reason that held the clocks down, or of the time by the driver's own
-    counters, whichever is more."""
+    counters, whichever is more; over all GPUs."""
+    throttle_shares: dict[str, float] = {}
+    """The same by reason, the mean over the GPUs: of time where the driver counts it, else of samples.
+    Reasons overlap. 0: it is counted and did not occur."""
+    throttle_worst_shares: dict[str, float] = {}
+    """By reason, the GPU with the largest share."""
+    throttle_chosen_shares: dict[str, float] = {}
+    """Reasons that somebody chose (`HARMLESS_THROTTLE`), the mean over the GPUs: no trouble."""
+    throttled_why: str | None = None
+    """`throttled 12 % of this level: power cap (GPU0)`: the worst GPU by reason; None where nothing held any
+    down for a share worth a word, or no GPU tells."""
+    gpu_clock_fraction_p50: float | None = None
+    """Clock as a share of the device's maximum, median; of the GPU where that is least."""
+    gpu_margin_c_min: float | None = None
+    """Degrees from the hottest GPU's limit, at least."""
+    gpu_power_w: float | None = None
+    """Mean over the window, all GPUs of the engine."""
+    energy_j: float | None = None
+    """Of the GPUs that the engine uses, over the window."""
+    energy_from: str | None = None
+    """Counter or power, and of which GPUs; without a figure, why."""
+    energy_covers: str | None = None
+    """What the power of these GPUs is of: GPU boards, the socket, ..."""
+    energy_total_j: float | None = None
+    """With CPU packages and RAM, where they are measured."""
+    energy_total_covers: str | None = None
+    idle_power_w: float | None = None
+    """Of these GPUs while the engine ran nothing, anywhere in the session (`analyse.energy`)."""
+    idle_power_from: str | None = None
+    joules_per_token: float | None = None
+    """`energy_j` over the output tokens of `decode_tok_s`: prefill and idling are in it."""
+    joules_per_token_why: str | None = None
+    """What it rests on; without a figure, why."""
+    joules_per_token_all: float | None = None
+    """`energy_j` over output tokens and computed prompt tokens together."""
+    joules_per_token_above_idle: float | None = None
+    """The part above `idle_power_w`, over the output tokens."""
+    tokens_per_joule: float | None = None
+    """Output tokens."""
+    bandwidth_fraction: float | None = None
+    """Of the peak of the GPUs' memory: measured over the window, else what decoding reads of the weights
+    while it decodes (`analyse.bandwidth`)."""
+    bandwidth_bytes_s: float | None = None
+    bandwidth_at_least: bool = False
+    """It is a floor."""
+    bandwidth_measured: bool = False
+    bandwidth_evidence: str | None = None
+    """The numbers it rests on; without a figure, what is lacking."""
+    ram_bandwidth_fraction: float | None = None
+    """Of the peak of the RAM, by weights that the GPUs do not hold."""
+    ram_bandwidth_evidence: str | None = None
+    pcie_fraction: float | None = None
+    """The busier direction of the busiest GPU's link, of what it carries; median."""
+    cpu_max_fraction: float | None = None
+    """Busy share of all cores, at most; None of an engine that runs on another machine."""
+    cpu_fraction_p50: float | None = None
+    ram_used_max_fraction: float | None = None
+    swap_in_bytes_s_p50: float | None = None
+    major_faults_s_p50: float | None = None
+    """Pages per second that had to come from a disk."""
+    pressure_memory_fraction_p50: float | None = None
+    """Share of time in which some task waited for memory."""
+    steal_fraction_p50: float | None = None
+    """Share of the cores' time that a hypervisor gave to others."""
+    cpu_limit_throttled_fraction_p50: float | None = None
+    """Share of periods in which the container's CPU limit stopped it."""
+    engine_cpu_cores: float | None = None
+    """Cores that the engine's processes used, mean."""
+    engine_busiest_cores: float | None = None
+    """The same of the process that used most, median. One that waits for its GPU may well use a core."""
+    engine_memory_bytes: int | None = None
+    """Resident memory of the engine's processes, at most; how it was counted is `engine_memory_from`."""
+    engine_memory_from: str | None = None
+    engine_major_faults_s: float | None = None
+    host_verdict: str | None = None
+    """That CPU and RAM were not the bottleneck, with the numbers; None where that cannot be said."""
     decode_drift_fraction: float | None = None
     """Decode rate of the last third of the turns against the first, as a share of the median."""
     estimated_fraction: float | None = None

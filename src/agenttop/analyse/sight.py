@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agenttop.analyse.bandwidth import link_of
+from agenttop.analyse.machine import LEAST_SAMPLES, Machine, middles
 from agenttop.analyse.row import LevelRow
 from agenttop.analyse.stats import median
-from agenttop.model.frames import EngineSample, GpuSample, HostSample, LoadSample, Turn
-from agenttop.model.link import link_share
-from agenttop.model.throttle import POWER, THERMAL
-
-LEAST_SAMPLES = 3
-"""Fewer samples of a GPU or a host are no series."""
+from agenttop.model.frames import EngineSample, HostSample, LoadSample, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,15 +49,40 @@ class Seen:
     mem_util: float | None = None
     pcie_share: float | None = None
     """Of what the link can carry in one direction."""
+    bandwidth: float | None = None
+    """Of the peak of the GPUs' memory: measured, or worked out of weights and steps."""
+    bandwidth_measured: bool = False
+    bandwidth_why: str | None = None
+    ram_bandwidth: float | None = None
+    """Of the peak of the RAM, by weights that are left there."""
+    ram_bandwidth_why: str | None = None
+    channels: str | None = None
+    """Memory channels that are empty, in words."""
     thermal_share: float | None = None
-    """Of GPU samples or of time, by the driver's counters: held down by heat."""
+    """Of time by the driver's counters, else of samples: held down by heat; of the GPU where that is most."""
+    thermal_why: str | None = None
+    """The reason, and the GPU."""
     power_share: float | None = None
+    power_why: str | None = None
     cpu: float | None = None
     """Median busy share of all cores."""
     ram_available: float | None = None
     """Share of RAM, at least."""
     swapped_in: float | None = None
-    """Bytes per second, at most."""
+    """Bytes per second, median."""
+    cpu_max: float | None = None
+    ram_used_max: float | None = None
+    busiest_cores: float | None = None
+    """Of the engine's process that uses most, median."""
+    steal: float | None = None
+    memory_pressure: float | None = None
+    """Share of time in which some task waited for memory, median."""
+    faults: float | None = None
+    """Pages per second read from a disk for the engine, else for anyone; median."""
+    limit_stopped: float | None = None
+    """Share of periods in which a container's CPU limit stopped it."""
+    limit_used: float | None = None
+    """Cores used, of those that limit allows; median."""
 
 
 def look(
@@ -68,21 +90,22 @@ def look(
     ended: Sequence[Turn],
     loads: Sequence[LoadSample],
     engines: Sequence[EngineSample],
-    hosts: Sequence[HostSample],
-    gpus: Sequence[GpuSample],
+    machine: Machine,
 ) -> Seen:
     """The numbers of a level from its row, the requests that ended in it and its samples."""
+    hosts, gpus = machine.hosts, machine.gpus
+    thermal, power = machine.held.kind("thermal"), machine.held.kind("power")
     limited = Counter(load.client_limited for load in loads if load.client_limited)
     running = [sample.running for sample in engines if sample.running is not None]
     before, whole = _time_before_first(ended)
-    cpu = [sample.cpu_fraction for sample in hosts if sample.cpu_fraction is not None]
     ram = [
         sample.ram_available_bytes / sample.ram_total_bytes
         for sample in hosts
         if sample.ram_available_bytes is not None and sample.ram_total_bytes
     ]
-    utils = _middles((gpu.gpu, gpu.util_fraction) for gpu in gpus)
-    swapped = [sample.swap_in_bytes_s for sample in hosts if sample.swap_in_bytes_s is not None]
+    utils = middles((gpu.gpu, gpu.util_fraction) for gpu in gpus).values()
+    memory = middles((gpu.gpu, gpu.mem_util_fraction) for gpu in gpus).values()
+    links = middles((gpu.gpu, link_of(gpu)) for gpu in gpus).values()
     return Seen(
         agents=row.agents,
         simulated=row.simulated,
@@ -107,15 +130,41 @@ def look(
         gpu_samples=len(gpus),
         util=max(utils, default=None),
         util_together=sum(utils) if utils else None,
-        mem_util=_busiest((gpu.gpu, gpu.mem_util_fraction) for gpu in gpus),
-        pcie_share=_busiest((gpu.gpu, _link_share(gpu)) for gpu in gpus),
-        thermal_share=_held(gpus, THERMAL, "throttle_thermal_fraction"),
-        power_share=_held(gpus, POWER, "throttle_power_fraction"),
-        cpu=median(cpu) if len(cpu) >= LEAST_SAMPLES else None,
+        mem_util=max(memory, default=None),
+        pcie_share=max(links, default=None),
+        bandwidth=row.bandwidth_fraction,
+        bandwidth_measured=row.bandwidth_measured,
+        bandwidth_why=row.bandwidth_evidence if row.bandwidth_fraction is not None else None,
+        ram_bandwidth=row.ram_bandwidth_fraction,
+        ram_bandwidth_why=row.ram_bandwidth_evidence,
+        channels=machine.channels,
+        thermal_share=thermal[0] if thermal else None,
+        thermal_why=thermal[1] if thermal else None,
+        power_share=power[0] if power else None,
+        power_why=power[1] if power else None,
+        cpu=row.cpu_fraction_p50,
         ram_available=min(ram) if len(ram) >= LEAST_SAMPLES else None,
         # One page read back is no shortage; a rate that never pauses is.
-        swapped_in=median(swapped) if len(swapped) >= LEAST_SAMPLES else None,
+        swapped_in=row.swap_in_bytes_s_p50,
+        cpu_max=row.cpu_max_fraction,
+        ram_used_max=row.ram_used_max_fraction,
+        busiest_cores=row.engine_busiest_cores,
+        steal=row.steal_fraction_p50,
+        memory_pressure=row.pressure_memory_fraction_p50,
+        faults=row.engine_major_faults_s if row.engine_major_faults_s is not None else row.major_faults_s_p50,
+        limit_stopped=row.cpu_limit_throttled_fraction_p50,
+        limit_used=_of_limit(hosts),
     )
+
+
+def _of_limit(hosts: Sequence[HostSample]) -> float | None:
+    """Cores used of those that a container's limit allows, median."""
+    shares = [
+        host.cpu_limited_used_cores / host.cpu_limit_cores
+        for host in hosts
+        if host.cpu_limited_used_cores is not None and host.cpu_limit_cores
+    ]
+    return median(shares) if len(shares) >= LEAST_SAMPLES else None
 
 
 def _time_before_first(ended: Sequence[Turn]) -> tuple[float, float]:
@@ -126,35 +175,3 @@ def _time_before_first(ended: Sequence[Turn]) -> tuple[float, float]:
             before += turn.t_first_token - turn.t_sent
             whole += turn.t_last_token - turn.t_sent
     return before, whole
-
-
-def _busiest(values: Iterable[tuple[str, float | None]]) -> float | None:
-    """The largest of the GPUs' medians."""
-    return max(_middles(values), default=None)
-
-
-def _middles(values: Iterable[tuple[str, float | None]]) -> list[float]:
-    """The median of each GPU with a series."""
-    known: dict[str, list[float]] = defaultdict(list)
-    for gpu, value in values:
-        if value is not None:
-            known[gpu].append(value)
-    middles = [median(series) for series in known.values() if len(series) >= LEAST_SAMPLES]
-    return [middle for middle in middles if middle is not None]
-
-
-def _link_share(gpu: GpuSample) -> float | None:
-    return link_share(gpu.pcie_received_bytes_s, gpu.pcie_sent_bytes_s, gpu.pcie_generation, gpu.pcie_width)
-
-
-def _held(gpus: Sequence[GpuSample], words: tuple[str, ...], counter: str) -> float | None:
-    """Share of samples with such a reason, or of the time by the driver's own counters, whichever is more."""
-    looked = [gpu.throttle for gpu in gpus if gpu.throttle is not None]
-    timed = [share for gpu in gpus if (share := getattr(gpu, counter)) is not None]
-    shares = []
-    if len(looked) >= LEAST_SAMPLES:
-        hit = sum(any(word in reason for reason in reasons for word in words) for reasons in looked)
-        shares.append(hit / len(looked))
-    if len(timed) >= LEAST_SAMPLES:
-        shares.append(sum(timed) / len(timed))
-    return max(shares, default=None)

@@ -246,7 +246,29 @@ def _each(one: Series) -> list[str]:
     parts = [*_slow(one), *_budget(one), *_bound(one)]
     if parts:
         lines.append(f"{one.name}: {'; '.join(parts)}")
-    return lines
+    return lines + [f"{one.name}: {line}" for line in (throttled(one.all_points), _host(one)) if line]
+
+
+def throttled(points: Sequence[LevelPoint]) -> str | None:
+    """Which levels had GPUs whose clocks were held down, for how long and by what; None where none had."""
+    words = [
+        f"with {units.plural(point.agents, 'agent')} "
+        + point.throttled_why.replace(" of this level", " of the time")
+        for point in merged(points)
+        if point.throttled_why
+    ]
+    return ", ".join(words) or None
+
+
+def _host(one: Series) -> str | None:
+    """That CPU and RAM were no bottleneck on any level, where that can be said of all of them."""
+    rows = [row for row in one.rows if row.valid]
+    if not rows or any(row.host_verdict is None for row in rows):
+        return None
+    worst = max(rows, key=lambda row: (row.cpu_max_fraction or 0.0, row.ram_used_max_fraction or 0.0))
+    cpu = units.percent(worst.cpu_max_fraction)
+    ram = units.percent(max(row.ram_used_max_fraction or 0.0 for row in rows))
+    return f"CPU never above {cpu}, RAM never above {ram}: not the bottleneck"
 
 
 def _still(one: Series) -> str:

@@ -49,6 +49,26 @@ def _failed(row: Row) -> str:
     return units.count(row["failures"]) + most
 
 
+def _throttled(row: Row) -> str:
+    """The GPU that was held down most, and by what."""
+    worst = row["throttle_worst_shares"] or {}
+    if not worst:
+        return units.percent(row["gpu_throttled_fraction"])
+    reason = max(worst, key=lambda reason: worst[reason])
+    return f"{units.percent(worst[reason])} {reason}" if worst[reason] else units.percent(0.0)
+
+
+def _bandwidth(row: Row) -> str:
+    return ("≥" if row["bandwidth_at_least"] else "") + units.percent(row["bandwidth_fraction"])
+
+
+def joules(value: float | None) -> str:
+    """Energy with two digits that count: `0.41`, `3.1`, `87`."""
+    if value is None:
+        return units.MISSING
+    return f"{value:.0f}" if value >= 9.95 else f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"
+
+
 NAMES: Columns = (
     ("file", lambda row: Path(row["file"]).name.removesuffix(".agenttop")),
     ("host", _host),
@@ -79,7 +99,10 @@ CAUSES: Columns = (
     ("stalls", lambda row: units.count(row["stalls"])),
     ("retries", lambda row: units.count(row["retries"])),
     ("failed", _failed),
-    ("throttled", lambda row: units.percent(row["gpu_throttled_fraction"])),
+    ("throttled", _throttled),
+    ("W", lambda row: units.count(row["gpu_power_w"])),
+    ("J/token", lambda row: joules(row["joules_per_token"])),
+    ("bandwidth", _bandwidth),
     ("window", lambda row: units.seconds(row["window_s"])),
     ("steady", lambda row: row["steady"] or units.MISSING),
     ("limit", lambda row: (row["bottleneck"] or units.MISSING).removesuffix(" is saturated")),
@@ -93,8 +116,8 @@ COLUMNS: Columns = (
     SPEEDS[-1],
 )
 
-SOME = ("engine hits", "accept")
-"""What only some engines count: nothing is said where none of them does."""
+SOME = ("engine hits", "accept", "W", "J/token", "bandwidth")
+"""What only some engines and GPUs count: nothing is said where none of them does."""
 
 RARE = ("engine hits", "retries", "stalls", "took", "again", "queued", "throttled")
 """Left out in this order where a table is too wide and the column is empty or zero throughout."""

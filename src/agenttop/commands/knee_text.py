@@ -34,7 +34,7 @@ def report_text(
         *([_wrapped(told)] if told else []),
         _wrapped(report.sentence),
         _levels(report, levels),
-        _figures(report),
+        _figures(report, levels),
     ]
     if chart and (drawn := _chart(report, levels)):
         parts.insert(len(parts) - 1, drawn)
@@ -86,7 +86,9 @@ def _mark(report: KneeReport, level: LevelPoint) -> str:
     return ", ".join(marks)
 
 
-def _figures(report: KneeReport) -> str:
+def _figures(report: KneeReport, levels: Sequence[LevelPoint]) -> str:
+    from agenttop.analyse.story import throttled
+
     knee, cliff, opinion = report.knee, report.cliff, report.knee.second_opinion
     agree = {True: "agrees", False: "disagrees", None: "was not asked"}[opinion.agrees]
     lines = [
@@ -114,6 +116,9 @@ def _figures(report: KneeReport) -> str:
             "repetitions": "by levels measured more than once",
         }
         lines.append(("noise", f"{units.percent(report.noise_fraction)}, {sources[report.noise_from]}"))
+    held_down = throttled(levels)
+    if held_down is not None:
+        lines.append(("GPUs", held_down))
     lines += [("left out", text) for text in report.left_out]
     return "".join(_wrapped(text, f"{name:<10}", " " * 10) for name, text in lines)
 

@@ -69,7 +69,9 @@ class LevelBook:
             engines=_since(kept.engines, earlier),
             hosts=_since(kept.hosts, earlier),
             gpus=_since(kept.gpus, earlier),
+            processes=_since(kept.processes, earlier),
             events=_since(kept.events, earlier),
+            hardware=kept.hardware,
             duration=kept.duration,
         )
         self._arrivals_bytes = sum(len(turn.arrivals or b"") for turn in self._material.turns)
