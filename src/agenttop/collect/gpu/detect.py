@@ -14,6 +14,8 @@ from agenttop.model.clock import Clock, SystemClock
 from agenttop.model.frames import Missing
 from agenttop.model.text import clean
 
+_PROPER = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
+
 
 class Detected(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to sample, and what could not be opened."""
@@ -41,6 +43,8 @@ def detect(
         try:
             adapter = kind.adapter(clock or SystemClock(), root)
             opened = adapter.open(t)
+            if not isinstance(opened, GpuOpening):
+                raise TypeError("its adapter opens to no GpuOpening")
         except Exception as error:  # noqa: BLE001 - a vendor's code must not end the session
             why = clean(f"{type(error).__name__}: {error}", 100)
             opened = GpuOpening(
@@ -61,16 +65,19 @@ def _nothing(root: Path) -> str:
     if system == "linux":
         vendors = sorted({card.vendor for card in cards(root)})
         if vendors:
-            return f"the PCI bus has a card of {' and '.join(vendors)}, but it cannot be read"
+            names = " and ".join(_PROPER[vendor] for vendor in vendors)
+            return f"the PCI bus has a card of {names}, but it cannot be read"
         return "no NVIDIA driver, no AMD or Intel card on the PCI bus"
-    return "no GPU can be read: no Apple silicon" if system == "darwin" else "no GPU that Windows counts"
+    if system == "darwin":
+        return "this Mac has no Apple silicon: its GPU cannot be read"
+    return "no NVIDIA driver, and no AMD or Intel GPU that Windows counts"
 
 
 def _together(missing: list[Missing]) -> list[Missing]:
     whole = [frame for frame in missing if frame.what == "gpu" and frame.why]
     if len(whole) < 2:
         return missing
-    fixes = [frame.fix for frame in whole if frame.fix]
+    fixes = dict.fromkeys(frame.fix for frame in whole if frame.fix)
     why = "; ".join(dict.fromkeys(frame.why or "" for frame in whole))
     one = Missing(t=whole[0].t, what="gpu", why=why, fix="; ".join(fixes) or None)
     return [one, *(frame for frame in missing if frame.what != "gpu")]

@@ -33,10 +33,17 @@ def kinds() -> tuple[list[GpuKind], list[str]]:
             why = clean(f"{type(error).__name__}: {error}", 100)
             refused.append(f"the GPU plug-in {clean(entry.name, 40)} cannot be loaded ({why})")
             continue
-        if not isinstance(kind, GpuKind):
+        if not isinstance(kind, GpuKind) or not _sound(kind):
             refused.append(f"the GPU plug-in {clean(entry.name, 40)} is no GpuKind")
         elif kind.name in found:
             refused.append(f"the GPU plug-in {clean(entry.name, 40)}: there is one of that name already")
         else:
             found[kind.name] = kind
     return sorted(found.values(), key=lambda kind: (kind.rank, kind.name)), refused
+
+
+def _sound(kind: GpuKind) -> bool:
+    """Whether the parts of a kind are what they should be: a plug-in may put anything there."""
+    parts: tuple[object, object, object] = (kind.name, kind.rank, kind.platforms)
+    wanted = (str, int, tuple)
+    return callable(kind.adapter) and all(isinstance(p, w) for p, w in zip(parts, wanted, strict=True))
