@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from agenttop.model.throttle import POWER, THERMAL, kind_of
 from tests.collect import intel_trees as trees
 from tests.collect.sane import HOSTILE, assert_sane
 from tests.collect.tree import build
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no symbolic links, and colons in names")
 
 RENDER = "/dev/dri/renderD129"
 """Of the B580 in its tree; of the A770 it is 128."""
@@ -133,6 +136,16 @@ def test_every_reason_has_one_meaning(tmp_path: Path, reason: str) -> None:
     elif reason in ("vr_tdc", "fastvmode"):
         expected = "power"
     assert kind == expected
+
+
+def test_a_unit_that_sleeps_is_not_held_down(tmp_path: Path) -> None:
+    folder = trees.b580(trees.host(tmp_path))
+    clock = f"{folder}/tile0/gt0/freq0"
+    build(
+        tmp_path, {f"{clock}/act_freq": 0, f"{clock}/throttle/status": 1, f"{clock}/throttle/reason_pl1": 1}
+    )
+    sample = Watch(tmp_path).look()
+    assert (sample.sm_clock_mhz, sample.throttle) == (0, [])
 
 
 def test_a_reason_that_no_file_names_is_told_as_that(tmp_path: Path) -> None:

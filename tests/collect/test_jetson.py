@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from agenttop.model.frames import GpuSample
 from agenttop.model.throttle import kind_of
 from tests.collect.sane import HOSTILE, assert_sane
 from tests.collect.tree import build
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="colons in names of files")
 
 
 class Watch:

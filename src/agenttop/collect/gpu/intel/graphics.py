@@ -163,6 +163,8 @@ class Graphics:
         told = [unit.held() for unit in self._units]
         if not told or all(reasons is None for reasons in told):
             return None
+        if clock == 0:
+            return []  # it sleeps: whatever the register says, nothing is held down
         held = list(dict.fromkeys(word for reasons in told if reasons is not None for word in reasons))
         if clock and hardware and allowed and allowed < hardware and clock >= allowed:
             held.append("user clocks")
