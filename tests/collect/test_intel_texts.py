@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -157,3 +160,51 @@ def test_no_list_is_too_broken(answer: bytes, driver: str) -> None:
 def test_what_is_no_card_gives_no_list(driver: str) -> None:
     assert regions.ask("/dev/null", driver) is None
     assert regions.ask("/nowhere/renderD128", driver) is None
+
+
+def i915_kernel(regions_list: bytes) -> Callable[[int, int, bytearray], None]:
+    """What the kernel does with the question of `drm_i915_query`."""
+
+    def request(handle: int, number: int, query: bytearray) -> None:
+        assert (number, len(query)) == (0xC0106479, 16)
+        count, flags, items = struct.unpack("<IIQ", query)
+        assert (count, flags) == (1, 0)
+        question, length, flags, answer = struct.unpack("<QiIQ", ctypes.string_at(items, 24))
+        assert (question, flags) == (4, 0)
+        if length:
+            assert length == len(regions_list)
+            ctypes.memmove(answer, regions_list, length)
+        ctypes.memmove(items + 8, struct.pack("<i", len(regions_list)), 4)
+
+    return request
+
+
+def xe_kernel(regions_list: bytes) -> Callable[[int, int, bytearray], None]:
+    """The same of `drm_xe_device_query`."""
+
+    def request(handle: int, number: int, query: bytearray) -> None:
+        assert (number, len(query)) == (0xC0286440, 40)
+        extensions, question, size, answer, first, second = struct.unpack("<QIIQQQ", query)
+        assert (extensions, question, first, second) == (0, 1, 0, 0)
+        if size:
+            assert size == len(regions_list)
+            ctypes.memmove(answer, regions_list, size)
+        else:
+            struct.pack_into("<I", query, 12, len(regions_list))
+
+    return request
+
+
+@pytest.mark.parametrize(("driver", "kernel"), [("i915", i915_kernel), ("xe", xe_kernel)])
+def test_the_question_as_the_kernel_takes_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    kernel: Callable[[bytes], Callable[[int, int, bytearray], None]],
+) -> None:
+    node = tmp_path / "renderD128"
+    node.touch()
+    for told in (trees.regions(driver, 16 << 30, 3 << 30), b"", bytes(70_000)):
+        monkeypatch.setattr(regions, "device_request", kernel(told))
+        answer = regions.ask(str(node), driver)
+        assert answer == (told if 8 < len(told) < 65_536 else None)
