@@ -1,85 +1,62 @@
-"""Utilisation, memory, clocks, temperature, power and what holds the clocks down."""
+"""How busy the GPU is, and how fast it runs: utilisation, clocks, state, fans."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from agenttop.collect.gpu.nvidia.part import Device, FieldId, Figures, Look, Slowly
+from agenttop.collect.gpu.nvidia.plausible import number, percent
 
-from agenttop.collect.gpu.nvidia import throttle
-from agenttop.collect.gpu.nvidia.part import Device, FieldId, Figures, Look
-from agenttop.collect.gpu.nvidia.plausible import celsius, number, percent, thousandth
-
-_MEMORY_TEMPERATURE_FIELD = 82
+SM, MEMORY = 1, 2
+SLOW_S = 15.0
+MOST_FANS = 8
 
 
 class Board:
-    """The figures of the board itself."""
+    """Utilisation, clocks and performance state at every look; maxima and fans now and then."""
 
     def __init__(self) -> None:
-        self._throttle = throttle.ThrottleTime()
+        self._slowly = Slowly(SLOW_S)
+        self._slow: Figures = {}
 
     def wanted(self, at: float) -> list[FieldId]:
-        """Time counters of the throttle reasons, and the memory's temperature."""
-        return [*throttle.POWER_FIELDS, *throttle.THERMAL_FIELDS, _MEMORY_TEMPERATURE_FIELD]
+        """None."""
+        return []
 
     def read(self, device: Device, look: Look) -> Figures:
         """One look."""
+        if self._slowly.due(look.at):
+            self._slow = {
+                "sm_clock_max_mhz": number(device.ask("DeviceGetMaxClockInfo", SM), 10_000),
+                "mem_clock_max_mhz": number(device.ask("DeviceGetMaxClockInfo", MEMORY), 50_000),
+                "fan_fraction": _fan(device),
+                "fan_rpm": _turns(device),
+            }
         use = device.ask("DeviceGetUtilizationRates")
-        used, total = _memory(device)
-        power_share, thermal_share = self._held_down(device, look)
-        memory_c = look.fields.get(_MEMORY_TEMPERATURE_FIELD)
-        return {
+        figures = {
             "util_fraction": percent(getattr(use, "gpu", None)),
             "mem_util_fraction": percent(getattr(use, "memory", None)),
-            "mem_used_bytes": used,
-            "mem_total_bytes": total,
-            "sm_clock_mhz": number(device.ask("DeviceGetClockInfo", 1), 10_000),
-            "sm_clock_max_mhz": number(device.ask("DeviceGetMaxClockInfo", 1), 10_000),
-            "mem_clock_mhz": number(device.ask("DeviceGetClockInfo", 2), 50_000),
-            "power_w": thousandth(device.ask("DeviceGetPowerUsage"), 5_000),
-            "power_limit_w": thousandth(device.ask("DeviceGetEnforcedPowerLimit"), 5_000),
-            "temperature_c": celsius(_temperature(device)),
-            "mem_temperature_c": celsius(memory_c[0]) if memory_c else None,
-            "fan_fraction": percent(device.ask("DeviceGetFanSpeed")),
-            "energy_j": thousandth(device.ask("DeviceGetTotalEnergyConsumption"), math.inf),
+            "sm_clock_mhz": number(device.ask("DeviceGetClockInfo", SM), 10_000),
+            "mem_clock_mhz": number(device.ask("DeviceGetClockInfo", MEMORY), 50_000),
             "performance_state": number(device.ask("DeviceGetPerformanceState"), 15),
-            "throttle": throttle.names(_mask(device)),
-            "throttle_power_fraction": power_share,
-            "throttle_thermal_fraction": thermal_share,
+            **self._slow,
         }
+        if figures["fan_fraction"] is None:
+            look.reasons.add("fan_fraction fan_rpm", "no fan that the driver knows of")
+        return figures
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _held_down(self, device: Device, look: Look) -> tuple[float | None, float | None]:
-        wanted = (*throttle.POWER_FIELDS, *throttle.THERMAL_FIELDS)
-        counters: dict[int | str, float] = {key: look.fields[key][0] for key in wanted if key in look.fields}
-        if not counters:
-            counters = throttle.violation_times(device.nvml, device.handle, device.index)
-        return self._throttle.shares(look.at, counters)
+
+def _fan(device: Device) -> float | None:
+    """The fastest fan; some boards turn one faster than the other."""
+    fans = number(device.ask("DeviceGetNumFans"), MOST_FANS)
+    if fans:
+        speeds = [percent(device.ask("DeviceGetFanSpeed_v2", fan)) for fan in range(fans)]
+        return max((speed for speed in speeds if speed is not None), default=None)
+    return percent(device.ask("DeviceGetFanSpeed")) if fans is None else None
 
 
-def _memory(device: Device) -> tuple[int | None, int | None]:
-    """(used, total) bytes. The first form of the call counts memory reserved by the driver as used.
-
-    A total of 0 is a GPU that shares the host's memory: not known here.
-    """
-    version = device.constant("nvmlMemory_v2")
-    info = device.ask("DeviceGetMemoryInfo", version) if version else None
-    info = info or device.ask("DeviceGetMemoryInfo")
-    if info is None or not info.total:
-        return None, None
-    return min(int(info.used), int(info.total)), int(info.total)
-
-
-def _temperature(device: Device) -> Any:
-    value = device.ask("DeviceGetTemperatureV", 0)
-    return device.ask("DeviceGetTemperature", 0) if value is None else value
-
-
-def _mask(device: Device) -> int | None:
-    for function in ("DeviceGetCurrentClocksEventReasons", "DeviceGetCurrentClocksThrottleReasons"):
-        mask = device.ask(function)
-        if mask is not None:
-            return int(mask)
-    return None
+def _turns(device: Device) -> int | None:
+    """Of the first fan; the call came late and takes a struct that older packages do not know."""
+    told = device.ask("DeviceGetFanSpeedRPM")
+    return number(getattr(told, "speed", told), 20_000)

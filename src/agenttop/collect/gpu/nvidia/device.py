@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,11 +17,14 @@ from agenttop.model.frames import GpuSample, Missing
 class Gpu:
     """One GPU: its identity, and its parts in the order in which they read."""
 
-    def __init__(self, device: Device, parts: Sequence[Part], driver: str | None) -> None:
+    def __init__(
+        self, device: Device, parts: Callable[[Device, str], Sequence[Part]], driver: str | None
+    ) -> None:
+        """`parts` are made from the device and its name. Raises GpuLostError, DriverGoneError."""
         self.device = device
-        self._parts = parts
         self._driver = driver
         self._name = text(device.ask("DeviceGetName")) or "NVIDIA GPU"
+        self._parts = parts(device, self._name)
         info = device.ask("DeviceGetPciInfo_v3")
         self._bus = _bus(info)
         self._pci_id = _pci_id(info)
@@ -30,13 +33,17 @@ class Gpu:
         self.missing: list[Missing] = []
         """Why figures of the newest look are None."""
 
+    @property
+    def bus(self) -> str | None:
+        """Its place on the PCI bus as the kernel writes it."""
+        return self._bus
+
     def sample(self, t: float, at: float) -> GpuSample:
         """One look; the identity alone when the GPU is lost. Raises DriverGoneError."""
         try:
             return self._look(t, at)
         except GpuLostError:
-            self.missing = []
-            return self._identity(t, "lost")
+            return self._identity(t, "lost")  # why figures were missing before holds until it is back
 
     def close(self) -> None:
         """Let all parts go."""

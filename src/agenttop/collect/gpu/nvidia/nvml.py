@@ -21,6 +21,9 @@ LOST = frozenset({15, 16})
 GONE = frozenset({1, 9, 12, 18, 28})
 """Uninitialised, driver not loaded, library not found, library and driver differ, GPU not found."""
 
+NO_PERMISSION, NO_FUNCTION, UNKNOWN = 4, 13, 999
+MOST_UNKNOWN = 8
+
 WHY_NO_INIT = {
     4: ("no permission to use the NVIDIA driver", "add this user to the group that owns /dev/nvidia*"),
     9: ("the NVIDIA driver is not loaded", "load it (modprobe nvidia), or reinstall the driver"),
@@ -69,7 +72,10 @@ class Nvml:
         except ImportError as error:
             raise DriverGoneError(12) from error
         self._pynvml = pynvml
-        self._refused: set[tuple[str, object]] = set()
+        self.refusals: dict[tuple[str, object], int] = {}
+        """Calls that are not made any more, with the code of the refusal."""
+        self._unknown = 0
+        """Calls in a row that ended with the unknown error."""
         try:
             if attach:
                 pynvml.nvmlInit()
@@ -84,14 +90,14 @@ class Nvml:
         `device` names the GPU (and the variant of the call) that a refusal for good is remembered for.
         """
         key = (function, device)
-        if key in self._refused:
+        if key in self.refusals:
             return None
         call = getattr(self._pynvml, f"nvml{function}", None)
         if call is None:  # an older nvidia-ml-py
-            self._refused.add(key)
+            self.refusals[key] = NO_FUNCTION
             return None
         try:
-            return call(*arguments)
+            value = call(*arguments)
         except self._pynvml.NVMLError as error:
             code = _code(error)
             if code in LOST:
@@ -99,10 +105,13 @@ class Nvml:
             if code in GONE:
                 raise DriverGoneError(code) from error
             if code in FOR_GOOD:
-                self._refused.add(key)
+                self.refusals[key] = code
+            self._count_unknown(code)
             return None
         except (UnicodeDecodeError, ValueError):
             return None
+        self._unknown = 0
+        return value
 
     def fields(
         self, handle: Any, ids: Sequence[int | tuple[int, int]], *, device: object
@@ -116,6 +125,14 @@ class Nvml:
             if value.nvmlReturn == 0 and (member := _MEMBERS.get(value.valueType)) is not None:
                 found[asked] = (getattr(value.value, member), value.valueType == 1)
         return found
+
+    def _count_unknown(self, code: int) -> None:
+        """Raises DriverGoneError where nothing but the unknown error comes any more: in a container whose
+        devices were taken away (a reload of the host's service manager does that) opening anew may help."""
+        self._unknown = self._unknown + 1 if code == UNKNOWN else 0
+        if self._unknown >= MOST_UNKNOWN:
+            self._unknown = 0
+            raise DriverGoneError(UNKNOWN)
 
     def constant(self, name: str) -> Any:
         """A constant of the library; None in an nvidia-ml-py too old to know it."""

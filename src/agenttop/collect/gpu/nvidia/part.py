@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -20,13 +21,31 @@ Figures = dict[str, Any]
 """Fields of a GpuSample."""
 
 
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the driver runs in, as far as it explains what it does not tell."""
+
+    root: Path = Path("/")
+    """Where /proc and /sys are found."""
+    wsl: bool = False
+    """Linux inside Windows: the driver is that of Windows behind a window."""
+    guest: bool = False
+    """A virtual GPU in a virtual machine: most counters belong to the host."""
+
+
 class Device:
     """One GPU as its parts ask it: a handle, and the one way in which calls go through."""
 
-    def __init__(self, nvml: Nvml, handle: Any, index: int) -> None:
+    def __init__(self, nvml: Nvml, handle: Any, index: int, surroundings: Surroundings | None = None) -> None:
         self.nvml = nvml
         self.handle = handle
         self.index = index
+        self.surroundings = surroundings or Surroundings()
+        self.unified = False
+        """It has no memory of its own but the host's; the memory part finds out."""
+
+    def refused(self, function: str, *arguments: Any) -> int | None:
+        """The code with which a call was refused for good; None when it was not."""
+        return self.nvml.refusals.get((function, (self.index, arguments)))
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """Call `nvml<function>` on this GPU: a value, or None. Raises GpuLostError, DriverGoneError."""
@@ -35,6 +54,21 @@ class Device:
     def constant(self, name: str) -> Any:
         """A constant of the library; None in one too old to know it."""
         return self.nvml.constant(name)
+
+
+class Slowly:
+    """Says when something is due that is not asked at every look."""
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._at: float | None = None
+
+    def due(self, at: float) -> bool:
+        """Whether it is, at `at`; then it is not for the next period."""
+        if self._at is not None and 0 <= at - self._at < self._period_s:
+            return False
+        self._at = at
+        return True
 
 
 class Look(msgspec.Struct, frozen=True):

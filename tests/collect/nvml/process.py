@@ -1,7 +1,7 @@
 """Runs the NVIDIA adapter in a process of its own, on a clock that is told how late it is.
 
 Reads one command a line (`detect`, `open`, `sample SECONDS`, `close`) and answers each with one JSON line.
-Started by test_nvidia.py, with the library path set: a library is looked for once in the life of a process.
+Started by rig.py, with the library path set: a library is looked for once in the life of a process.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ def main() -> None:
             reply = msgspec.to_builtins(adapter.open(0.0).missing)
         elif command == "sample":
             clock.advance(float(argument))
-            reply = [msgspec.structs.asdict(sample) for sample in adapter.sample(clock.now).samples]
+            reading = adapter.sample(clock.now)
+            reply = {
+                "samples": [msgspec.structs.asdict(sample) for sample in reading.samples],
+                "missing": {frame.what: [frame.why, frame.fix] for frame in reading.missing},
+                "holders": reading.holders,
+            }
         elif command == "close":
             adapter.close()
         print(json.dumps(reply), flush=True)
