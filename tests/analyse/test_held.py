@@ -56,7 +56,8 @@ def test_one_gpu_does_not_hide_among_others():
     held = held_down(samples)
     assert held.means["power cap"] == pytest.approx(0.21)
     assert held.sentence() == (
-        "throttled 40 % of this level: power cap (GPU1, 21 % on average of 2 GPUs); thermal (hw) 10 % (GPU1)"
+        "throttled 40 % of this level: power cap (GPU1, 21 % on average of 2 GPUs), also 10 % thermal (hw)"
+        " (GPU1)"
     )
 
 

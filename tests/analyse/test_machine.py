@@ -10,7 +10,8 @@ from agenttop.analyse.compare import rows_of
 from agenttop.analyse.material import of_frames
 from agenttop.analyse.points import points_of
 from agenttop.analyse.row import LevelRow
-from agenttop.analyse.story import story, throttled
+from agenttop.analyse.sentence import throttled
+from agenttop.analyse.story import story
 from agenttop.model.frames import (
     EngineSample,
     Frame,
@@ -100,8 +101,8 @@ def test_the_share_of_time_throttled_by_reason_and_gpu():
     material = of_frames(session(), frames(some))
     said = throttled(points_of(material))
     assert said is not None
-    assert said.startswith("with 2 agents throttled 31 % of the time: power cap (GPU1")
-    assert any("throttled 31 % of the time" in line for line in story([row_as_dict(row)]))
+    assert said.startswith("throttled with 2 agents 31 % of this level: power cap (GPU1")
+    assert any("throttled with 2 agents 31 % of this level" in line for line in story([row_as_dict(row)]))
 
 
 def row_as_dict(row: LevelRow) -> dict[str, object]:

@@ -62,8 +62,8 @@ class Held:
         if self.gpus > 1:
             where += f", {units.percent(self.means[main])} on average of {self.gpus} GPUs"
         text = f"throttled {units.percent(share)} of this level: {main} ({where})"
-        also = [f"{reason} {units.percent(less)} ({self.worst[reason][1]})" for reason, less in others]
-        return "; ".join([text, *also])
+        also = [f"{units.percent(less)} {reason} ({self.worst[reason][1]})" for reason, less in others]
+        return text + (f", also {', '.join(also)}" if also else "")
 
 
 def held_down(samples: Sequence[GpuSample]) -> Held:

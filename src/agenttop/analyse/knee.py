@@ -15,7 +15,7 @@ from agenttop.analyse.points import LevelPoint, Served
 from agenttop.analyse.pool import Pooled, chosen_measure, merged, pooled
 from agenttop.analyse.report import Cliff, Floor, Knee, KneeReport, SecondOpinion
 from agenttop.analyse.room import predict_cliff
-from agenttop.analyse.sentence import in_one_sentence
+from agenttop.analyse.sentence import in_one_sentence, throttled
 from agenttop.analyse.slo import Slo, parse_slo
 from agenttop.analyse.stats import median
 from agenttop.errors import AgenttopError
@@ -74,6 +74,7 @@ def analyse(
         floor=floor,
         steps=steps,
         left_out=left_out,
+        throttled=throttled(together),
         sentence=in_one_sentence(knee, cliff, floor, held, together, [level.agents for level in levels]),
     )
 

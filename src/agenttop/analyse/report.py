@@ -135,6 +135,8 @@ class KneeReport(msgspec.Struct, frozen=True, kw_only=True):
     steps: list[Step] = []
     left_out: list[str] = []
     """Levels that were not used, with the reason."""
+    throttled: str | None = None
+    """Which levels had GPUs whose clocks were held down, for how long and by what; None where none had."""
     sentence: str
 
     def as_json(self) -> dict[str, Any]:

@@ -35,6 +35,16 @@ def in_one_sentence(
     return text[0].upper() + text[1:] + "."
 
 
+def throttled(points: Sequence[LevelPoint]) -> str | None:
+    """Which levels had GPUs whose clocks were held down, for how long and by what; None where none had."""
+    words = [
+        f"with {_agents(point.agents)} {point.throttled_why.removeprefix('throttled ')}"
+        for point in points
+        if point.throttled_why
+    ]
+    return f"throttled {'; '.join(words)}" if words else None
+
+
 def _of_knee(knee: Knee, points: Sequence[LevelPoint], judged: Sequence[int]) -> str:
     if knee.agents is None:
         if len(judged) < 2:

@@ -14,6 +14,7 @@ from agenttop.analyse.knee import analyse
 from agenttop.analyse.points import LevelPoint, point_of
 from agenttop.analyse.pool import merged
 from agenttop.analyse.row import LevelRow
+from agenttop.analyse.sentence import throttled
 from agenttop.model import units
 
 ALIKE = 0.05
@@ -246,18 +247,7 @@ def _each(one: Series) -> list[str]:
     parts = [*_slow(one), *_budget(one), *_bound(one)]
     if parts:
         lines.append(f"{one.name}: {'; '.join(parts)}")
-    return lines + [f"{one.name}: {line}" for line in (throttled(one.all_points), _host(one)) if line]
-
-
-def throttled(points: Sequence[LevelPoint]) -> str | None:
-    """Which levels had GPUs whose clocks were held down, for how long and by what; None where none had."""
-    words = [
-        f"with {units.plural(point.agents, 'agent')} "
-        + point.throttled_why.replace(" of this level", " of the time")
-        for point in merged(points)
-        if point.throttled_why
-    ]
-    return ", ".join(words) or None
+    return lines + [f"{one.name}: {line}" for line in (throttled(merged(one.all_points)), _host(one)) if line]
 
 
 def _host(one: Series) -> str | None:

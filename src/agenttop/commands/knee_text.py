@@ -34,7 +34,7 @@ def report_text(
         *([_wrapped(told)] if told else []),
         _wrapped(report.sentence),
         _levels(report, levels),
-        _figures(report, levels),
+        _figures(report),
     ]
     if chart and (drawn := _chart(report, levels)):
         parts.insert(len(parts) - 1, drawn)
@@ -86,9 +86,7 @@ def _mark(report: KneeReport, level: LevelPoint) -> str:
     return ", ".join(marks)
 
 
-def _figures(report: KneeReport, levels: Sequence[LevelPoint]) -> str:
-    from agenttop.analyse.story import throttled
-
+def _figures(report: KneeReport) -> str:
     knee, cliff, opinion = report.knee, report.cliff, report.knee.second_opinion
     agree = {True: "agrees", False: "disagrees", None: "was not asked"}[opinion.agrees]
     lines = [
@@ -116,9 +114,8 @@ def _figures(report: KneeReport, levels: Sequence[LevelPoint]) -> str:
             "repetitions": "by levels measured more than once",
         }
         lines.append(("noise", f"{units.percent(report.noise_fraction)}, {sources[report.noise_from]}"))
-    held_down = throttled(levels)
-    if held_down is not None:
-        lines.append(("GPUs", held_down))
+    if report.throttled is not None:
+        lines.append(("GPUs", report.throttled))
     lines += [("left out", text) for text in report.left_out]
     return "".join(_wrapped(text, f"{name:<10}", " " * 10) for name, text in lines)
 
