@@ -316,3 +316,13 @@ def test_clocks_and_margins():
     row = row_of(some)
     assert row.gpu_clock_fraction_p50 == pytest.approx(0.5)
     assert row.gpu_margin_c_min == pytest.approx(3.0)
+
+
+def test_utilisation_of_visible_processes_alone_proves_no_idleness():
+    def process(t: float) -> list[Frame]:
+        return [ProcessSample(t=t, pid=1, name="vllm", engine=URL, cpu_fraction=1.0)]
+
+    floor = {"util_fraction": 0.4, "mem_util_fraction": 0.2, "visible_only": True}
+    row = row_of(lambda t: [gpu(t, **floor), host(t)], process)
+    assert row.bottleneck is None
+    assert "GPU utilisation" in row.bottleneck_evidence

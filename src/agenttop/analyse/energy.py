@@ -14,8 +14,9 @@ Rules
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -168,17 +169,17 @@ def _with_host(
 
 def at_rest(
     used: Used,
-    gpus: Iterable[GpuSample],
-    engines: Iterable[EngineSample],
+    gpus: Sequence[GpuSample],
+    engines: Sequence[EngineSample],
     speedup: float = 1.0,
 ) -> Figure:
-    """Watts of the GPUs together while all engines had run nothing for `REST_S`, over the whole session."""
-    spans = _resting(list(engines), speedup)
+    """Watts of the GPUs together while all engines had run nothing for `REST_S`; all in order of t."""
     power: dict[str, list[float]] = defaultdict(list)
-    for gpu in used.of_cards(gpus):
-        resting = any(start <= gpu.t <= end for start, end in spans)
-        if resting and gpu.power_w is not None and gpu.state == "ok":
-            power[gpu.gpu].append(gpu.power_w)
+    for start, end in _resting(engines, speedup):
+        first = bisect_left(gpus, start, key=lambda gpu: gpu.t)
+        for gpu in used.of_cards(gpus[first : bisect_right(gpus, end, key=lambda gpu: gpu.t)]):
+            if gpu.power_w is not None and gpu.state == "ok":
+                power[gpu.gpu].append(gpu.power_w)
     if not used.cards:
         return unknown(used.how)
     if any(len(power[card]) < LEAST_RESTING for card in used.cards):

@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agenttop.analyse.sight import Seen, look
+from agenttop.analyse.sight import FULL, Seen, look
 from agenttop.model import units
 
 __all__ = ["BOTTLENECKS", "Limit", "Seen", "bottleneck", "host_at_ease", "look"]
 
 NOTHING = "nothing is saturated"
-
-FULL = 0.95
-"""A pool or a processor filled beyond this is full."""
 
 ROOMY = 0.90
 """A pool filled less than this has room for another request."""

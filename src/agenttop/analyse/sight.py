@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from agenttop.analyse.bandwidth import link_of
 from agenttop.analyse.machine import LEAST_SAMPLES, Machine, middles
 from agenttop.analyse.row import LevelRow
 from agenttop.analyse.stats import median
-from agenttop.model.frames import EngineSample, HostSample, LoadSample, Turn
+from agenttop.model.frames import EngineSample, GpuSample, HostSample, LoadSample, Turn
+
+FULL = 0.95
+"""A pool or a processor filled beyond this is full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,19 +96,9 @@ def look(
     machine: Machine,
 ) -> Seen:
     """The numbers of a level from its row, the requests that ended in it and its samples."""
-    hosts, gpus = machine.hosts, machine.gpus
-    thermal, power = machine.held.kind("thermal"), machine.held.kind("power")
     limited = Counter(load.client_limited for load in loads if load.client_limited)
     running = [sample.running for sample in engines if sample.running is not None]
     before, whole = _time_before_first(ended)
-    ram = [
-        sample.ram_available_bytes / sample.ram_total_bytes
-        for sample in hosts
-        if sample.ram_available_bytes is not None and sample.ram_total_bytes
-    ]
-    utils = middles((gpu.gpu, gpu.util_fraction) for gpu in gpus).values()
-    memory = middles((gpu.gpu, gpu.mem_util_fraction) for gpu in gpus).values()
-    links = middles((gpu.gpu, link_of(gpu)) for gpu in gpus).values()
     return Seen(
         agents=row.agents,
         simulated=row.simulated,
@@ -127,34 +120,58 @@ def look(
         idle_share=sum(count == 0 for count in running) / len(running)
         if len(running) >= LEAST_SAMPLES
         else None,
-        gpu_samples=len(gpus),
-        util=max(utils, default=None),
-        util_together=sum(utils) if utils else None,
-        mem_util=max(memory, default=None),
-        pcie_share=max(links, default=None),
-        bandwidth=row.bandwidth_fraction,
-        bandwidth_measured=row.bandwidth_measured,
-        bandwidth_why=row.bandwidth_evidence if row.bandwidth_fraction is not None else None,
-        ram_bandwidth=row.ram_bandwidth_fraction,
-        ram_bandwidth_why=row.ram_bandwidth_evidence,
-        channels=machine.channels,
-        thermal_share=thermal[0] if thermal else None,
-        thermal_why=thermal[1] if thermal else None,
-        power_share=power[0] if power else None,
-        power_why=power[1] if power else None,
-        cpu=row.cpu_fraction_p50,
-        ram_available=min(ram) if len(ram) >= LEAST_SAMPLES else None,
-        # One page read back is no shortage; a rate that never pauses is.
-        swapped_in=row.swap_in_bytes_s_p50,
-        cpu_max=row.cpu_max_fraction,
-        ram_used_max=row.ram_used_max_fraction,
-        busiest_cores=row.engine_busiest_cores,
-        steal=row.steal_fraction_p50,
-        memory_pressure=row.pressure_memory_fraction_p50,
-        faults=row.engine_major_faults_s if row.engine_major_faults_s is not None else row.major_faults_s_p50,
-        limit_stopped=row.cpu_limit_throttled_fraction_p50,
-        limit_used=_of_limit(hosts),
+        **_of_machine(row, machine),
     )
+
+
+def _of_machine(row: LevelRow, machine: Machine) -> dict[str, Any]:
+    hosts, gpus = machine.hosts, machine.gpus
+    thermal, power = machine.held.kind("thermal"), machine.held.kind("power")
+    ram = [
+        sample.ram_available_bytes / sample.ram_total_bytes
+        for sample in hosts
+        if sample.ram_available_bytes is not None and sample.ram_total_bytes
+    ]
+    utils = _utils(gpus)
+    memory = middles((gpu.gpu, gpu.mem_util_fraction) for gpu in gpus).values()
+    return {
+        "gpu_samples": len(gpus),
+        "util": max(utils, default=None),
+        "util_together": sum(utils) if utils else None,
+        "mem_util": max(memory, default=None),
+        "pcie_share": row.pcie_fraction,
+        "bandwidth": row.bandwidth_fraction,
+        "bandwidth_measured": row.bandwidth_measured,
+        "bandwidth_why": row.bandwidth_evidence if row.bandwidth_fraction is not None else None,
+        "ram_bandwidth": row.ram_bandwidth_fraction,
+        "ram_bandwidth_why": row.ram_bandwidth_evidence,
+        "channels": machine.channels,
+        "thermal_share": thermal[0] if thermal else None,
+        "thermal_why": thermal[1] if thermal else None,
+        "power_share": power[0] if power else None,
+        "power_why": power[1] if power else None,
+        "cpu": row.cpu_fraction_p50,
+        "ram_available": min(ram) if len(ram) >= LEAST_SAMPLES else None,
+        # One page read back is no shortage; a rate that never pauses is.
+        "swapped_in": row.swap_in_bytes_s_p50,
+        "cpu_max": row.cpu_max_fraction,
+        "ram_used_max": row.ram_used_max_fraction,
+        "busiest_cores": row.engine_busiest_cores,
+        "steal": row.steal_fraction_p50,
+        "memory_pressure": row.pressure_memory_fraction_p50,
+        "faults": row.engine_major_faults_s
+        if row.engine_major_faults_s is not None
+        else row.major_faults_s_p50,
+        "limit_stopped": row.cpu_limit_throttled_fraction_p50,
+        "limit_used": _of_limit(hosts),
+    }
+
+
+def _utils(gpus: Sequence[GpuSample]) -> list[float]:
+    """The median of each GPU. One that tells of visible processes alone may be busier: it counts if full."""
+    floors = {gpu.gpu for gpu in gpus if gpu.visible_only}
+    found = middles((gpu.gpu, gpu.util_fraction) for gpu in gpus)
+    return [util for name, util in found.items() if name not in floors or util >= FULL]
 
 
 def _of_limit(hosts: Sequence[HostSample]) -> float | None:
