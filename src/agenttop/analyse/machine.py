@@ -61,14 +61,16 @@ def of_level(material: Material, span: Span, row: LevelRow, engines: Sequence[En
     used = used_gpus(row.engine, everywhere, gpus, processes)
     local = bool(used.cards) or used.in_ram
     hosts = within(material.hosts, span.steady, span.end) if local and not row.simulated else []
-    mine, cards = used.of_all(gpus), used.of_cards(gpus)
+    # Of a GPU that does not answer, or late, nothing is known of now.
+    answering = [gpu for gpu in gpus if gpu.state == "ok"]
+    mine, cards = used.of_all(answering), used.of_cards(answering)
     held = held_down(cards)
     own = [process for process in processes if process.engine is not None and process.engine == row.engine]
     looks = _looks(own)
     band = of_engine(
         next(reversed(engines), None),
         _decoding(row, engines),
-        mine,
+        used.of_all(gpus),
         material.hardware if not row.simulated else None,
         without=None if used.in_ram and not row.simulated else used.how,
         held_bytes=_held_bytes(looks, used),
