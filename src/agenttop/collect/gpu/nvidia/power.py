@@ -7,6 +7,7 @@ board at a sixth of what it drew, so the counter is held against the sum of the 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from agenttop.collect.gpu.nvidia.part import Device, FieldId, Figures, Look, Slowly
@@ -20,7 +21,7 @@ SLOW_S = 10.0
 
 AMPERE = 7
 """`nvmlDeviceArchitecture_t`: from here on the power reading is an average."""
-GA100 = "A100", "A30", "A800", "PG506"
+GA100 = re.compile(r"\b(A100|A800|A30|PG506)\b")
 """Ampere boards whose reading is an instant all the same."""
 
 
@@ -65,7 +66,7 @@ def _is_average(device: Device, name: str) -> bool | None:
     architecture: Any = device.ask("DeviceGetArchitecture")
     if architecture is None or not 0 < architecture < 0xFFFFFFFF:
         return None
-    return bool(architecture >= AMPERE) and not any(chip in name.split() for chip in GA100)
+    return bool(architecture >= AMPERE) and GA100.search(name) is None
 
 
 CHECK_S, CHECK_J = 30.0, 500.0
