@@ -1,7 +1,7 @@
 """What sampling NVIDIA GPUs costs: `python benchmarks/bench_gpu.py [LOOKS]`.
 
 The unmodified nvidia-ml-py on the stand-in library of the tests, whose calls cost next to nothing, so this
-is what agenttop and nvidia-ml-py take; a real driver adds its own (public measurements: some 1 to 4 ms a look).
+is what agenttop and nvidia-ml-py take; a real driver adds its own (public measurements: 1 to 4 ms a look).
 Looks are a second apart on the adapter's clock, and as fast as they go on the machine's.
 
 Last figures (2 cores of an EPYC, Python 3.11): one GPU 0.03 CPU-seconds a minute (0.5 ms a look), eight 0.24.
