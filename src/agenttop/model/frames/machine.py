@@ -55,6 +55,8 @@ class HostSample(Frame, frozen=True, kw_only=True, tag="host"):
     """The part of the page cache that programs have mapped: a memory-mapped model is in it."""
     ram_shared_bytes: int | None = None
     """Shared memory and tmpfs: counted in the page cache, but cannot be dropped."""
+    ram_zfs_cache_bytes: int | None = None
+    """Cache of ZFS, where there is one: counted as used, though the file system gives most of it back."""
     major_faults_s: float | None = None
     """Pages per second that a program touched and that had to come from a disk."""
     pressure_memory_full_fraction: float | None = None
