@@ -19,7 +19,7 @@ LONGEST_FUNCTION = 60
 
 HOMES = {
     "psutil": (
-        "collect/host.py",
+        "collect/host/",
         "collect/own.py",
         "collect/discovery.py",
         "collect/listening.py",

@@ -12,6 +12,7 @@ import pytest
 
 from agenttop.collect.gpu.base import GpuOpening, GpuReading, Reasons
 from agenttop.collect.gpu.detect import Detected
+from agenttop.collect.host import HostSampler
 from agenttop.model.clock import ManualClock
 from agenttop.model.frames import Event, Frame, GpuSample, Hardware, HostSample, Missing, OwnSample
 from agenttop.node import machine
@@ -176,9 +177,21 @@ async def test_why_something_is_missing_is_told_when_it_changes(monkeypatch: pyt
         for why in (None, "no fan", "no fan", "not allowed", None, None):
             card.why = why
             clock.advance(1.0)
-            told += [(frame.what, frame.why) for frame in of(await watch.sample(), Missing)]
+            told += [
+                (frame.what, frame.why) for frame in of(await watch.sample(), Missing) if "gpu/" in frame.what
+            ]
     what = "gpu/GPU-1:fan_fraction"
     assert told == [(what, "no fan"), (what, "not allowed"), (what, None)]
+
+
+async def test_why_figures_of_the_host_are_missing_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostSampler, "missing", [Missing(t=1.0, what="host:cpu_mhz", why="no clock")])
+    async with watching(monkeypatch, Card()) as (watch, clock, _):
+        told: list[str] = []
+        for _ in range(3):
+            clock.advance(1.0)
+            told += [frame.what for frame in of(await watch.sample(), Missing)]
+    assert told.count("host:cpu_mhz") == 1
 
 
 def test_gpus_of_two_vendors_have_different_numbers() -> None:

@@ -23,6 +23,7 @@ from agenttop.collect.engine_processes import EngineProcesses
 from agenttop.collect.gpu.base import GpuAdapter, GpuReading
 from agenttop.collect.gpu.detect import Detected, detect
 from agenttop.collect.hardware import hardware
+from agenttop.collect.hardware import missing as missing_of_hardware
 from agenttop.collect.host import HostSampler
 from agenttop.collect.own import OwnCost
 from agenttop.model.clock import Clock
@@ -164,6 +165,8 @@ class MachineWatch:
         self._gpus: list[GpuWatch] = []
         self._numbers = Numbers()
         self._missing = Changes()
+        self._host_missing = Changes()
+        self._hardware_missing: list[Missing] = []
         self._defects: set[str] = set()
         """What has been told already."""
 
@@ -209,13 +212,16 @@ class MachineWatch:
     def _open(self) -> list[Frame]:
         self._host = HostSampler(self._clock)
         self._own = OwnCost("node")
-        return [hardware(self._now())]
+        found = hardware(self._now())
+        self._hardware_missing = missing_of_hardware(found)
+        return [found]
 
     def _sample(self) -> list[Frame]:
         t = self._now()
         frames: list[Frame] = []
         if self._host is not None:
             frames.append(self._host.sample(t))
+            frames += self._host_missing.of(t, [*self._host.missing, *self._hardware_missing])
         if self._own is not None:
             frames.append(self._own.sample(t))
         return frames

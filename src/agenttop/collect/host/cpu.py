@@ -1,0 +1,132 @@
+"""How busy the cores are, and how fast they run.
+
+Sources: proc_stat(5) and the kernel's admin-guide/pm/cpufreq. `guest` time is part of `user`; `iowait` and
+`steal` are no work and stand apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from agenttop.collect.gpu.kernel_files import folders, read_number
+from agenttop.collect.host.reasons import Reason
+from agenttop.collect.kernel_tables import whole
+
+_MHZ = re.compile(rb"^cpu MHz\s*:\s*(\d{1,6}(?:\.\d{1,6})?)\s*$", re.MULTILINE)
+_POLICIES = "sys/devices/system/cpu/cpufreq"
+_HIGHEST_MHZ = 20_000.0
+
+
+class Times(NamedTuple):
+    """What a core has spent, all since the start, in any unit."""
+
+    all: float
+    idle: float
+    waiting: float
+    stolen: float
+
+
+class Shares(NamedTuple):
+    """Of a window, each 0..1."""
+
+    busy: float
+    per_core: list[float]
+    waiting: float
+    stolen: float
+
+
+def parse_stat(raw: bytes) -> dict[int, Times]:
+    """By core, from /proc/stat; a core that is off is not in it."""
+    found: dict[int, Times] = {}
+    for line in raw.split(b"\n"):
+        if not line.startswith(b"cpu"):
+            if found:
+                break  # the cores come first
+            continue
+        name, *words = line.split()
+        try:
+            core = int(name[3:])
+            user, nice, system, idle, waiting, irq, soft, stolen = (*map(int, words[:8]), 0, 0, 0, 0)[:8]
+        except ValueError:
+            continue  # the sum of all, or no such line
+        spent = user + nice + system + idle + waiting + irq + soft + stolen
+        found[core] = Times(spent, idle, waiting, stolen)
+    return found
+
+
+def shares(before: Mapping[int, Times], after: Mapping[int, Times]) -> Shares | None:
+    """None when cores came or went in between, or no time has gone by."""
+    if before.keys() != after.keys():
+        return None
+    per_core: list[float] = []
+    spent = free = waiting = stolen = 0.0
+    for core in sorted(after):
+        then, now = before[core], after[core]
+        whole_time = now.all - then.all
+        # idle and iowait are estimates, which may go back a little
+        idle, waits = max(0.0, now.idle - then.idle), max(0.0, now.waiting - then.waiting)
+        taken = max(0.0, now.stolen - then.stolen)
+        per_core.append(_share(whole_time - idle - waits - taken, whole_time))
+        spent, free = spent + whole_time, free + idle
+        waiting, stolen = waiting + waits, stolen + taken
+    if spent <= 0:
+        return None
+    busy = _share(spent - free - waiting - stolen, spent)
+    return Shares(busy, per_core, _share(waiting, spent), _share(stolen, spent))
+
+
+def _share(part: float, whole_time: float) -> float:
+    return min(1.0, max(0.0, part / whole_time)) if whole_time > 0 else 0.0
+
+
+def clock_now(root: str, *, virtual: bool) -> float | Reason:
+    """Mean clock of the cores in MHz.
+
+    On x86 /proc/cpuinfo has it for all cores at once; a file per core, `scaling_cur_freq`, costs 10 ms each
+    on kernels before 5.18. A virtual machine without a frequency driver is told one number, which never
+    changes.
+    """
+    policies = [name for name in folders(f"{root}/{_POLICIES}") if name.startswith("policy")]
+    if virtual and not policies:
+        return Reason("a virtual machine does not see the clock of its cores")
+    told = [float(word) for word in _MHZ.findall(whole(f"{root}/proc/cpuinfo") or b"")]
+    if not told:
+        kilohertz = (read_number(f"{root}/{_POLICIES}/{name}/scaling_cur_freq") for name in policies)
+        told = [clock / 1000 for clock in kilohertz if clock]
+    told = [clock for clock in told if 0 < clock <= _HIGHEST_MHZ]
+    return sum(told) / len(told) if told else Reason("the kernel does not tell the clock of the cores")
+
+
+def clock_highest(root: str) -> float | Reason:
+    """MHz that the fastest core may reach."""
+    limits = (
+        read_number(f"{root}/{_POLICIES}/{name}/cpuinfo_max_freq")
+        for name in folders(f"{root}/{_POLICIES}")
+        if name.startswith("policy")
+    )
+    told = [limit / 1000 for limit in limits if limit and 0 < limit / 1000 <= _HIGHEST_MHZ]
+    return max(told) if told else Reason("no frequency driver tells how fast the cores may run")
+
+
+def allowed(root: str) -> int | None:
+    """Logical cores this process may run on; None where these are all there are."""
+    status = whole(f"{root}/proc/self/status") or b""
+    listed = re.search(rb"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)
+    online = cores_of(whole(f"{root}/sys/devices/system/cpu/online") or b"")
+    if listed is None or not online:
+        return None
+    count = len(cores_of(listed[1]) & online)
+    return count if 0 < count < len(online) else None
+
+
+def cores_of(raw: bytes) -> set[int]:
+    """The numbers in a list as the kernel writes it, `0-3,8`; empty for anything else."""
+    found: set[int] = set()
+    for part in raw.strip().split(b","):
+        first, _, last = part.partition(b"-")
+        if not first.isdigit() or not (last or first).isdigit() or len(first) > 5 or len(last) > 5:
+            return set()
+        found.update(range(int(first), int(last or first) + 1))
+    return found
