@@ -74,6 +74,7 @@ ACTIONS: tuple[Action, ...] = (
         "engines", ("l",), "l", "Look", "list of engines, to choose from", "engines", 4, among_several=True
     ),
     Action("details", ("i",), "i", "Look", "all that is known of the engine", "details", 9),
+    Action("machine", ("h",), "h", "Look", "GPUs, host, memory, processes: all of it", "machine", 9),
     Action("missing", ("w",), "w", "Look", "what is missing, why, and what would provide it", "missing", 10),
     Action("events", ("v",), "v, ⏎", "Look", "what happened, every text whole"),
     Action("theme", ("ctrl+t",), "ctrl t", "Look", "dark or light", priority=True),

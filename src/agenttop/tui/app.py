@@ -268,6 +268,12 @@ class Console(LoadActions, TimeActions):
 
         self.push_screen(DetailsScreen(self.store, self.look, self.focus_on))
 
+    def action_machine(self) -> None:
+        """All that is known of the machine."""
+        from agenttop.tui.screens.machine import MachineScreen
+
+        self.push_screen(MachineScreen(self.store, self.look))
+
     def focus_on(self, engine: str | None) -> None:
         """Look at this engine from now on; None: leave it as it is."""
         if engine is not None and engine != self._engine:

@@ -153,6 +153,29 @@ def memory_kind(sample: GpuSample, *, brief: bool = False) -> Line:
     return parts
 
 
+def util(sample: GpuSample) -> str:
+    """`97 %`, `≥40 %` where the driver tells only of processes that may be looked into."""
+    known = sample.visible_only and sample.util_fraction is not None
+    return f"{'≥' if known else ''}{units.percent(sample.util_fraction)}"
+
+
+def memory_used(sample: GpuSample) -> Line:
+    """`24.1 / 31.8 GiB`."""
+    line = of_gib(sample.mem_used_bytes, sample.mem_total_bytes)
+    known = sample.visible_only and sample.mem_used_bytes is not None
+    return [("≥", "strong"), *line] if known else line
+
+
+def of_gib(used: float | None, total: float | None) -> Line:
+    """`11.2 / 64.0 GiB`."""
+    if used is None:
+        return [(units.MISSING, "dim")]
+    if total is None:
+        return [(units.size(used), "strong")]
+    digits = 0 if total >= 99.5 * GIB else 1
+    return [(f"{used / GIB:.{digits}f}", "strong"), (f" / {total / GIB:.{digits}f} GiB", "label")]
+
+
 def reserved(sample: GpuSample) -> Line:
     """What the driver holds for itself, besides what is used."""
     if not sample.mem_reserved_bytes:

@@ -34,7 +34,7 @@ class DetailsScreen(Scrolled):
             return [[(NOTHING, "dim")]]
         self.title_text = f"{foreign(engine.name, 20)}: all that is known of it"
         # As wide for every engine, so that the box stands still from one to the next.
-        return [fit(line, room) for line in details(self._store, engine, room)]
+        return [fit(line, room) for line in details(self._store, engine, room, self._look())]
 
     def note(self) -> Line:
         """The keys of all scrolled dialogs, and those for another engine."""

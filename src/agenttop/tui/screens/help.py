@@ -38,6 +38,20 @@ WORDS = (
     ("SIMULATED", "nothing of this engine was measured; 20x: session time runs 20 times as fast as life"),
     ("cmp", "compactions: how often the agent has shortened its context"),
     ("◆ + x ⇣ ! ×", "on the time axis: a mark, agents come, agents stop, a compaction, trouble"),
+    (
+        "held",
+        "what holds the GPU's clocks down; the strip: the last 5 minutes, higher for longer, and where a "
+        "reason begins: P power limit, T heat, B power brake, H hardware slowdown, C current, ? another",
+    ),
+    ("of gen5 x16", "share of what the PCIe link carries now, in its busier direction"),
+    (
+        "LIMIT",
+        "of the container: cores and memory used, of those allowed; stopped: how often the CPU limit did",
+    ),
+    (
+        "█ ▓ ▒ ░",
+        "memory of the host: of programs, else in use, mapped files (a mapped model), other page cache",
+    ),
     ("own", "what all processes of agenttop cost: share of one core, memory"),
     ("–", "not known; w says why"),
 )

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from agenttop.model import units
 from agenttop.model.frames import EngineSample, LatencySample
+from agenttop.view.derived import derived, lines_of
 from agenttop.view.engines import age_s, is_slowed, kinship, latencies, parts_of
 from agenttop.view.figures import figures, prefix_hit_fraction
 from agenttop.view.glyphs import TREND_S
+from agenttop.view.look import Look
 from agenttop.view.panels.engine import average, waiting_words
+from agenttop.view.panels.host import engine_parts
 from agenttop.view.panels.kv import LAYOUTS, gpu_share
 from agenttop.view.panels.latency import upper
 from agenttop.view.panels.missing import of_engine
 from agenttop.view.panels.parts import parts, role_of
 from agenttop.view.rows import SILENT_STATES
-from agenttop.view.spans import Line, cells, fit, foreign, pad, right, width, wrap
+from agenttop.view.simulated import gpus
+from agenttop.view.spans import Line, cells, cut, fit, foreign, pad, right, spread, width, wrap
 from agenttop.view.store import Store
 
 Pair = tuple[str, Line]
@@ -35,24 +39,26 @@ MEASURE_WORDS = {
 }
 
 
-def details(store: Store, engine: EngineSample, room: int) -> list[Line]:
+def details(store: Store, engine: EngineSample, room: int, look: Look | None = None) -> list[Line]:
     """All lines, for a screen that scrolls."""
     serving = engine.state not in (*SILENT_STATES, "loading")
     lines = [*_identity(store, engine, room)]
     if serving:
         span = f", over {units.seconds(engine.window_s)}" if engine.window_s else ""
-        lines += _section(f"Now{span}", grid(_now(store, engine), room))
-        lines += _section("KV pool and memory", grid(_pool(store, engine), room))
-        lines += _section("Latencies", _latencies(store, engine, room))
+        lines += section(f"Now{span}", grid(_now(store, engine), room))
+        lines += section("GPUs and energy now", _energy(store, engine, look, room))
+        lines += section("KV pool and memory", grid(_pool(store, engine), room))
+        lines += section("Latencies", _latencies(store, engine, room))
     some = parts_of(store, engine)
     if some:
-        lines += _section(role_of(some).capitalize(), parts(store, engine, room, len(some) + 1))
+        lines += section(role_of(some).capitalize(), parts(store, engine, room, len(some) + 1))
     if serving:
-        lines += _section("Since the server started", grid(_since(engine), room))
-    return lines + _section("Not known, and why", of_engine(store, engine, room))
+        lines += section("Since the server started", grid(_since(engine), room))
+    return lines + section("Not known, and why", of_engine(store, engine, room))
 
 
-def _section(title: str, body: list[Line]) -> list[Line]:
+def section(title: str, body: list[Line]) -> list[Line]:
+    """A title and what stands below it; nothing where that is nothing."""
     return [[], [(title, "accent")], *body] if body else []
 
 
@@ -159,6 +165,20 @@ def _now(store: Store, engine: EngineSample) -> list[Pair]:
         if value is not None:
             pairs.append((name, _rate(value, after=", last request")))
     return pairs
+
+
+def _energy(store: Store, engine: EngineSample, look: Look | None, room: int) -> list[Line]:
+    """What the engine's processes take of the host, and what is derived of it and its GPUs, with evidence."""
+    lines: list[Line] = []
+    if store.host is not None and (parts := engine_parts(store, store.host, look)):
+        lines.append([(pad("of the host", LABEL), "label"), *spread(parts, room - LABEL)])
+    if not gpus(store, look):
+        return lines
+    for name, value, evidence, known in lines_of(derived(store, engine, look)):
+        if known:
+            told = cut(foreign(evidence, 200), max(0, room - LABEL - width(value) - 2))
+            lines.append([(pad(name, LABEL), "label"), *value, (f"  {told}", "dim")])
+    return lines
 
 
 def _rate(value: float | None, before: str = "", after: str = "") -> Line:

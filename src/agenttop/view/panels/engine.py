@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agenttop.model import units
 from agenttop.model.frames import EngineSample
+from agenttop.view.derived import joules
 from agenttop.view.engines import age_s, has_slots, is_late, is_slowed, kinship, latency, tells_nothing, who
 from agenttop.view.figures import Figures, figures
 from agenttop.view.glyphs import TREND_S, spark, trend_cells
@@ -11,12 +12,15 @@ from agenttop.view.look import Look
 from agenttop.view.panels.kv import kv, make
 from agenttop.view.panels.latency import brief_wait, has_engine_waits, middle, waits
 from agenttop.view.rows import SILENT_STATES, engine_in_focus
-from agenttop.view.simulated import notice
+from agenttop.view.simulated import gpus, notice
 from agenttop.view.spans import Line, foreign, spread, wrap
 from agenttop.view.spans import width as width_of
 from agenttop.view.store import Store
 
 NO_ENGINE = "no engine found on this host yet: start one, or name it with --url http://HOST:PORT"
+
+ROOMY = 68
+"""From so many cells on the energy of a token has its place."""
 
 LINES = 6
 """Where there is room; one more where engine and agents both tell how long is waited."""
@@ -45,10 +49,12 @@ def engine(store: Store, width: int, height: int, look: Look) -> list[Line]:
         return _silent(store, sample, width)[:height]
     if height < 5:
         return _short(store, sample, found, width)[:height]
-    return _full(store, sample, found, width, height)
+    return _full(store, sample, found, width, height, look)
 
 
-def _full(store: Store, sample: EngineSample, found: Figures, width: int, height: int) -> list[Line]:
+def _full(
+    store: Store, sample: EngineSample, found: Figures, width: int, height: int, look: Look
+) -> list[Line]:
     waited = waits(store, sample, found, width)
     made = make(store, sample, width)
     lines = [
@@ -64,7 +70,7 @@ def _full(store: Store, sample: EngineSample, found: Figures, width: int, height
         *waited,
         kv(store, sample, width),
         made,
-        _requests("run     ", store, sample, width),
+        _requests("run     ", store, sample, width, look),
     ]
     if len(lines) > height:
         lines.remove(made)
@@ -214,7 +220,7 @@ def _before(store: Store, sample: EngineSample, found: Figures) -> Line:
     return [("cached ", "label"), (units.percent(found.ended.cached_fraction), "text")]
 
 
-def _requests(name: str, store: Store, sample: EngineSample, width: int) -> Line:
+def _requests(name: str, store: Store, sample: EngineSample, width: int, look: Look) -> Line:
     """Why requests wait is worth more than how quick the engine replies, unless it is slow."""
     reply = _reply(store, sample)
     notable = is_late(store, sample) or is_slowed(store, sample)
@@ -223,7 +229,8 @@ def _requests(name: str, store: Store, sample: EngineSample, width: int) -> Line
     if notable or not waiting_words(sample):
         del choices[1]
     fitting = (parts for parts in choices if sum(width_of(part) + 3 for part in parts) - 3 <= width)
-    return spread(next(fitting, choices[-1]), width, 3)
+    energy = joules(store, sample, look) if width >= ROOMY and gpus(store, look) else []
+    return spread([*next(fitting, choices[-1]), energy], width, 3)
 
 
 def requests(name: str, store: Store, sample: EngineSample, *, reasons: bool = True) -> list[Line]:

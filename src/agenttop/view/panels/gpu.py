@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agenttop.model import units
-from agenttop.model.frames import GPU_SUBJECT, GpuSample
+from agenttop.model.frames import GpuSample
 from agenttop.view.glyphs import bar, heat
 from agenttop.view.gpus import (
     activity,
@@ -21,14 +21,18 @@ from agenttop.view.gpus import (
     memory_kind,
     memory_name,
     memory_share,
+    memory_used,
+    of_gib,
     reasons_now,
     short_name,
     state_word,
+    util,
     watts,
 )
 from agenttop.view.look import Look
 from agenttop.view.panels import gpu_full
-from agenttop.view.panels.host import flow, of_gib
+from agenttop.view.panels.host import flow
+from agenttop.view.panels.missing import reason_of
 from agenttop.view.panels.strip import legend, strip, strip_cells
 from agenttop.view.simulated import gpus, is_simulated
 from agenttop.view.spans import Line, cut, foreign, spread
@@ -86,18 +90,11 @@ def _with_silent(
 
 def _silent(store: Store, sample: GpuSample, width: int) -> Line:
     """Which card it is, its state, and why there is nothing of it."""
-    why = next(
-        (
-            missing.why
-            for missing in store.missing.values()
-            if missing.why and missing.subject_and_field[0] == f"{GPU_SUBJECT}{sample.gpu}"
-        ),
-        "",
-    )
+    why = reason_of(store, sample)
     line: Line = [(f"{label(sample):<5}", "accent"), *state_word(sample), (" ", "text")]
     line.append((short_name(sample), "text"))
     room = width - width_of(line) - 2
-    return spread([line, [(cut(foreign(why, 160), room), "label")] if why and room > 12 else []], width)
+    return spread([line, [(cut(why, room), "label")] if why and room > 12 else []], width)
 
 
 def _single(store: Store, card: GpuSample, samples: list[GpuSample], width: int, height: int) -> list[Line]:
@@ -164,7 +161,7 @@ def _block(store: Store, sample: GpuSample, width: int, lines: int) -> list[Line
         (f"{memory_name(sample):<4} ", "label"),
         *bar(share, gauge, heat(share, 0.97, 0.995)),
         (" ", "text"),
-        *of_gib(sample.mem_used_bytes, sample.mem_total_bytes),
+        *memory_used(sample),
     ]
     bus: Line = (
         []
@@ -176,7 +173,7 @@ def _block(store: Store, sample: GpuSample, width: int, lines: int) -> list[Line
         [
             (f"{label(sample):<5}", "accent"),
             *bar(sample.util_fraction, gauge, "good"),
-            (f" {units.percent(sample.util_fraction):>5}", "strong"),
+            (f" {util(sample):>5}", "strong"),
         ],
         state_word(sample),
         hot(sample, margin=lines > 2),
@@ -258,7 +255,7 @@ def _taken(parts: list[Line]) -> int:
 def _one_line(sample: GpuSample, style: _Style) -> list[Line]:
     """Parts, the most important first."""
     share = memory_share(sample)
-    util, memory = sample.util_fraction, of_gib(sample.mem_used_bytes, sample.mem_total_bytes)
+    memory = memory_used(sample)
     filled = bar(share, style.gauge, heat(share, 0.97, 0.995)) if style.gauge else []
     name = f"{memory_name(sample)} "
     if sample.parent is not None:
@@ -275,8 +272,8 @@ def _one_line(sample: GpuSample, style: _Style) -> list[Line]:
     return [
         [
             (f"{label(sample):<5}", "label"),
-            *(bar(util, style.gauge, "good") if style.gauge else []),
-            (f"{'' if style.terse else ' '}{units.percent(util):>5}", "strong"),
+            *(bar(sample.util_fraction, style.gauge, "good") if style.gauge else []),
+            (f"{'' if style.terse else ' '}{util(sample):>5}", "strong"),
         ],
         state_word(sample),
         [("SICK", "bad")] if sample.health else [],

@@ -21,13 +21,15 @@ from agenttop.view.gpus import (
     memory_kind,
     memory_name,
     memory_share,
+    memory_used,
     nvlink,
     reserved,
     state_word,
+    util,
     watts,
     watts_of,
 )
-from agenttop.view.panels.host import flow, of_gib
+from agenttop.view.panels.host import flow
 from agenttop.view.panels.strip import legend, strip, strip_cells
 from agenttop.view.spans import Line, spread
 from agenttop.view.spans import width as width_of
@@ -74,9 +76,9 @@ def brief(store: Store, sample: GpuSample, width: int) -> Line:
 
 
 def _util(sample: GpuSample, gauge: int, cool: bool, name: str) -> list[Line]:
-    util = sample.util_fraction
+    share = sample.util_fraction
     return [
-        [(f"{name:<6}", "label"), *bar(util, gauge, "good"), (f" {units.percent(util):>5}", "strong")],
+        [(f"{name:<6}", "label"), *bar(share, gauge, "good"), (f" {util(sample):>5}", "strong")],
         state_word(sample),
         clock(sample) if cool else hot(sample, margin=True),
         [] if cool or sample.mem_temperature_c is None else _also("mem ", sample.mem_temperature_c),
@@ -96,7 +98,7 @@ def _memory(sample: GpuSample, gauge: int, width: int) -> list[Line]:
         (f"{memory_name(sample):<6}", "label"),
         *filled,
         (" ", "text"),
-        *of_gib(sample.mem_used_bytes, total),
+        *memory_used(sample),
     ]
     kind = memory_kind(sample)
     if width_of(used) + 2 + width_of(kind) > width:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agenttop.model import units
 from agenttop.model.frames import HostSample, ProcessSample
 from agenttop.view.glyphs import EIGHTHS_UP, bar, heat, spark, stacked, trend_cells
+from agenttop.view.gpus import of_gib
 from agenttop.view.look import Look
 from agenttop.view.rows import engine_in_focus
 from agenttop.view.spans import Line, cut, foreign, spread
@@ -78,16 +79,6 @@ def one_line(sample: HostSample, width: int) -> Line:
     return spread(parts, width)
 
 
-def of_gib(used: float | None, total: float | None) -> Line:
-    """`11.2 / 64.0 GiB`."""
-    if used is None:
-        return [(units.MISSING, "dim")]
-    if total is None:
-        return [(units.size(used), "strong")]
-    digits = 0 if total >= 99.5 * GIB else 1
-    return [(f"{used / GIB:.{digits}f}", "strong"), (f" / {total / GIB:.{digits}f} GiB", "label")]
-
-
 def _share(used: float | None, total: float | None) -> float | None:
     return used / total if used is not None and total else None
 
@@ -143,16 +134,21 @@ def _cpu(store: Store, sample: HostSample, width: int, gauge: int) -> Line:
 
 def _ram(sample: HostSample, width: int, gauge: int) -> Line:
     used, total = sample.ram_used_bytes, sample.ram_total_bytes
-    role = heat(_share(used, total))
-    filled = bar(_share(used, total), gauge, role)
-    if total and any(value is not None for _, _, _, value in _parts_of_ram(sample)):
-        parts_of_it = [(value or 0, glyph, color) for glyph, color, _, value in _parts_of_ram(sample)]
-        filled = stacked(parts_of_it, total, gauge)
     parts: list[Line] = [
-        [("RAM  ", "label"), *filled, (" ", "text"), *of_gib(used, total)],
+        [("RAM  ", "label"), *memory_bar(sample, gauge), (" ", "text"), *of_gib(used, total)],
         [("cached ", "label"), (units.size(sample.ram_cached_bytes), "text")],
     ]
     return spread(parts, width)
+
+
+def memory_bar(sample: HostSample, length: int) -> Line:
+    """What is used, part by part where the parts are known."""
+    used, total = sample.ram_used_bytes, sample.ram_total_bytes
+    parts = _parts_of_ram(sample)
+    if not total or parts[0][3] is None:
+        share = _share(used, total)
+        return bar(share, length, heat(share))
+    return stacked([(value or 0, glyph, role) for glyph, role, _, value in parts], total, length)
 
 
 def _cache(sample: HostSample) -> int | None:
@@ -164,25 +160,30 @@ def _cache(sample: HostSample) -> int | None:
 
 def _parts_of_ram(sample: HostSample) -> tuple[tuple[str, str, str, int | None], ...]:
     """Glyph, role, name and bytes: programs' own memory, what else is used (kernel, drivers, shared), mapped
-    files (a model that is mapped is there), and the page cache besides."""
-    used, own = sample.ram_used_bytes, sample.ram_anonymous_bytes
-    other = max(0, used - own) if used is not None and own is not None else None
+    files (a model that is mapped is there), and other page cache; the cache of ZFS is counted as used."""
+    used, own, zfs = sample.ram_used_bytes, sample.ram_anonymous_bytes, sample.ram_zfs_cache_bytes
+    other = max(0, used - own - (zfs or 0)) if used is not None and own is not None else None
     role = heat(_share(used, sample.ram_total_bytes))
     return (
         ("█", role, "anon", own),
         ("▓", role, "other", other),
+        ("░", "idle", "ZFS cache", zfs),
         ("▒", "decode", "mapped", sample.ram_mapped_bytes),
         ("░", "idle", "cache", _cache(sample)),
     )
 
 
+SHOWN_FIRST = ("anon", "mapped", "cache", "ZFS cache", "other")
+
+
 def composition(sample: HostSample) -> list[Line]:
-    """What memory is made of, as the bar shows it."""
-    anon, other, mapped, cached = (
-        [(f"{glyph} ", role), (f"{name} ", "label"), (_gib(value), "text")] if value is not None else []
+    """What memory is made of, as the bar shows it; the most telling parts first."""
+    named: dict[str, Line] = {
+        name: [(f"{glyph} ", role), (f"{name} ", "label"), (_gib(value), "text")]
         for glyph, role, name, value in _parts_of_ram(sample)
-    )
-    parts: list[Line] = [part for part in (anon, mapped, cached, other) if part]
+        if value is not None
+    }
+    parts = [named[name] for name in SHOWN_FIRST if name in named]
     if parts:
         parts[0] = [("     ", "text"), *parts[0]]
     return parts
@@ -256,6 +257,12 @@ def flow(name: str, into: float | None, out: float | None) -> Line:
     return [*line, (f" {unit}", "label")]
 
 
+def both_ways(into: float | None, out: float | None) -> Line:
+    """The same without a name."""
+    (_, _), (arrow, role), *rest = flow("", into, out)
+    return [(arrow.lstrip(), role), *rest]
+
+
 def _disk(sample: HostSample) -> Line:
     line = flow("disk", sample.disk_read_bytes_s, sample.disk_write_bytes_s)
     busy = sample.disk_busy_fraction
@@ -295,12 +302,19 @@ def of_engine(store: Store, look: Look | None = None) -> list[ProcessSample]:
 
 
 def engine_line(store: Store, sample: HostSample, look: Look | None = None) -> list[Line]:
+    """What the processes of the engine take of CPU and memory, behind its name."""
+    parts = engine_parts(store, sample, look)
+    engine = engine_in_focus(store, look)
+    if not parts or engine is None:
+        return []
+    return [[(f"{cut(foreign(engine.name, 12), 12)}  ", "accent"), *parts[0]], *parts[1:]]
+
+
+def engine_parts(store: Store, sample: HostSample, look: Look | None = None) -> list[Line]:
     """What the processes of the engine take of CPU and memory: whether these matter at all."""
     processes = of_engine(store, look)
     if not processes:
         return []
-    engine = engine_in_focus(store, look)
-    name = cut(foreign(engine.name, 12), 12) if engine is not None else "engine"
     parts: list[Line] = []
     shares = [process.cpu_fraction for process in processes if process.cpu_fraction is not None]
     if shares:
@@ -312,7 +326,6 @@ def engine_line(store: Store, sample: HostSample, look: Look | None = None) -> l
         parts.append([("RAM ", "label"), (units.size(taken[0]), "strong"), (taken[1], "dim")])
     if not parts:
         return []
-    parts[0] = [(f"{name}  ", "accent"), *parts[0]]
     return [*parts, [(f"{len(processes)} processes", "dim")] if len(processes) > 1 else []]
 
 

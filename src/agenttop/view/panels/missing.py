@@ -1,11 +1,15 @@
-"""What is missing on the screen, why, and what would provide it: of the machine, then engine by engine."""
+"""What is missing on the screen, why, and what would provide it: of the machine, of each GPU and engine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from agenttop.model.frames import EngineSample, Missing
+from agenttop.model.frames import GPU_SUBJECT, EngineSample, GpuSample, Missing
 from agenttop.view.engines import ordered
+from agenttop.view.figure_words import FIGURES_OF_GPUS, FIGURES_OF_HOSTS
+from agenttop.view.gpus import label, short_name
+from agenttop.view.simulated import in_order
 from agenttop.view.spans import Line, foreign, wrap
 from agenttop.view.store import Store
 
@@ -47,55 +51,98 @@ FIELD_WORDS = {
     "queue": "time in the queue",
     "memory_bytes": "memory",
     "gpu_memory_bytes": "GPU memory",
+    "weights_bytes": "size of the weights",
+    "weights_active_bytes": "weights read per token",
+    **FIGURES_OF_GPUS,
+    **FIGURES_OF_HOSTS,
 }
 """Fields to the words the screens have for them."""
 
 
 def missing(store: Store, room: int) -> list[Line]:
-    """Everything, grouped; a sentence where nothing is missing."""
+    """Everything, grouped: the machine, its GPUs one by one, engines; a sentence where nothing is missing."""
     if not store.missing:
         return [[("nothing: all that can be measured here is shown", "text")]]
-    of_machine, of_engines = _grouped(store)
+    groups = _grouped(store)
+    several = len(groups.engines) + len(groups.gpus) + bool(groups.machine) > 1
     lines: list[Line] = []
-    several = len(of_engines) > 1 or (of_engines and of_machine)
-    if of_machine:
+    if groups.machine:
         if several:
             lines.append([("this machine", "accent")])
-        lines += reasons(of_machine, room, note=_machine_note(store))
-    for url, some in of_engines.items():
-        if lines:
-            lines.append([])
-        lines.append(_heading(store.engines.get(url), url))
-        lines += reasons(some, room)
+        lines += reasons(groups.machine, room, note=_machine_note(store))
+    for gpu, some in groups.gpus.items():
+        lines += [*([[]] if lines else []), _gpu_heading(store.gpus.get(gpu), gpu), *reasons(some, room)]
+    for url, some in groups.engines.items():
+        lines += [*([[]] if lines else []), _heading(store.engines.get(url), url), *reasons(some, room)]
     return lines
 
 
 def of_engine(store: Store, engine: EngineSample, room: int) -> list[Line]:
     """What is missing of one engine; nothing where all is there."""
-    return reasons(_grouped(store)[1].get(engine.engine, []), room)
+    return reasons(_grouped(store).engines.get(engine.engine, []), room)
 
 
-def _grouped(store: Store) -> tuple[list[Missing], dict[str, list[Missing]]]:
-    """Of the machine, and by engine in the order of the engines; those of a part go with its engine."""
-    of_machine: list[Missing] = []
-    of_engines: dict[str, list[Missing]] = {engine.engine: [] for engine, _ in ordered(store)}
+def of_machine(store: Store, room: int) -> list[Line]:
+    """What is missing of the machine and its GPUs; nothing where all is there."""
+    groups = _grouped(store)
+    lines = reasons(groups.machine, room, note=_machine_note(store))
+    for gpu, some in groups.gpus.items():
+        lines += [_gpu_heading(store.gpus.get(gpu), gpu), *reasons(some, room)]
+    return lines
+
+
+def reason_of(store: Store, gpu: GpuSample) -> str:
+    """Why there is nothing of a GPU; empty where that is not told."""
+    subject = f"{GPU_SUBJECT}{gpu.gpu}"
+    found = (frame.why for frame in store.missing.values() if frame.subject_and_field[0] == subject)
+    return foreign(next((why for why in found if why), ""), 160)
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """What is missing, by what it is missing of."""
+
+    machine: list[Missing]
+    gpus: dict[str, list[Missing]]
+    """By `GpuSample.gpu`, in the order of the GPUs."""
+    engines: dict[str, list[Missing]]
+    """In the order of the engines; those of a part go with its engine."""
+
+
+def _grouped(store: Store) -> _Groups:
+    groups = _Groups(
+        [],
+        {gpu.gpu: [] for gpu in in_order(store.gpus.values())},
+        {engine.engine: [] for engine, _ in ordered(store)},
+    )
     homes = {
         part.url: url for url, parts in store.parts.items() for part in parts.values() if part.url is not None
     }
     for frame in sorted(store.missing.values(), key=lambda frame: frame.what):
         subject, _ = frame.subject_and_field
         if subject is None:
-            of_machine.append(frame)
-            continue
-        home = subject if subject in of_engines else homes.get(subject, subject)
-        of_engines.setdefault(home, []).append(frame)
-    return of_machine, {url: some for url, some in of_engines.items() if some}
+            groups.machine.append(frame)
+        elif subject.startswith(GPU_SUBJECT):
+            groups.gpus.setdefault(subject.removeprefix(GPU_SUBJECT), []).append(frame)
+        else:
+            home = subject if subject in groups.engines else homes.get(subject, subject)
+            groups.engines.setdefault(home, []).append(frame)
+    for some in (groups.gpus, groups.engines):
+        for empty in [name for name, frames in some.items() if not frames]:
+            del some[empty]
+    return groups
 
 
 def _heading(engine: EngineSample | None, url: str) -> Line:
     if engine is None:
         return [(foreign(url, 60), "accent")]
     return [(foreign(engine.name, 20), "accent"), (f" at {foreign(engine.url, 60)}", "label")]
+
+
+def _gpu_heading(gpu: GpuSample | None, identity: str) -> Line:
+    if gpu is None:
+        return [("GPU ", "accent"), (foreign(identity, 60), "label")]
+    return [(label(gpu).strip(), "accent"), (f" {short_name(gpu)}", "label")]
 
 
 def reasons(some: Iterable[Missing], room: int, note: str = "") -> list[Line]:
@@ -117,6 +164,7 @@ def reasons(some: Iterable[Missing], room: int, note: str = "") -> list[Line]:
 
 def _field(frame: Missing) -> str:
     _, field = frame.subject_and_field
+    field = field.removeprefix("host:")
     return FIELD_WORDS.get(field, foreign(field, 80))
 
 
