@@ -15,6 +15,7 @@ from agenttop.collect.host.reasons import Reason
 from agenttop.collect.kernel_tables import whole
 
 _MHZ = re.compile(rb"^cpu MHz\s*:\s*(\d{1,6}(?:\.\d{1,6})?)\s*$", re.MULTILINE)
+_RANGE = re.compile(rb"(\d{1,5})(?:-(\d{1,5}))?")
 _POLICIES = "sys/devices/system/cpu/cpufreq"
 _HIGHEST_MHZ = 20_000.0
 
@@ -125,8 +126,8 @@ def cores_of(raw: bytes) -> set[int]:
     """The numbers in a list as the kernel writes it, `0-3,8`; empty for anything else."""
     found: set[int] = set()
     for part in raw.strip().split(b","):
-        first, _, last = part.partition(b"-")
-        if not first.isdigit() or not (last or first).isdigit() or len(first) > 5 or len(last) > 5:
+        match = _RANGE.fullmatch(part)
+        if match is None:
             return set()
-        found.update(range(int(first), int(last or first) + 1))
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found
