@@ -19,6 +19,7 @@ from agenttop.commands import doctor, doctor_host, doctor_text
 from agenttop.commands.cells import width
 from agenttop.commands.doctor_figures import FIGURES
 from agenttop.model.frames import EngineSample, LatencySample, Missing, PartSample
+from tests.collect.memory_tables import Place, udev
 from tests.commands.test_cli import agenttop
 from tests.hostile import html_page
 from tests.simulated import Simulated
@@ -60,6 +61,7 @@ def test_energy_counters_and_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     counter = tmp_path / "sys/class/powercap/intel-rapl:0/energy_uj"
     counter.parent.mkdir(parents=True)
     counter.write_text("1")
+    counter.with_name("name").write_text("package-0")
     (tmp_path / "proc/sys/kernel").mkdir(parents=True)
     (tmp_path / "proc/sys/kernel/perf_event_paranoid").write_text("4\n")
     found = doctor_host.rights(tmp_path)
@@ -68,6 +70,22 @@ def test_energy_counters_and_perf(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(doctor_host.os, "access", lambda *_: False)
     found = one(doctor_host.rights(tmp_path), "CPU energy")
     assert found["fix"].startswith("sudo chmod")
+
+
+def test_memory_channels_that_are_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_host.sys, "platform", "linux")
+    database = tmp_path / "run/udev/data/+dmi:id"
+    database.parent.mkdir(parents=True)
+    places = [Place(f"DIMM_{channel}1", gib=16 if channel < "C" else 0) for channel in "ABCD"]
+    database.write_text(udev(places))
+    found = one(doctor_host.rights(tmp_path), "memory modules")
+    assert found["status"] == "absent"
+    assert (
+        found["text"] == "2 of 4 slots filled, DDR4 3200 MT/s, 2 of 4 channels: 51.2 GB/s at most (from udev)"
+    )
+    assert "each channel" in found["fix"]
+    database.write_text(udev(places[:2]))
+    assert one(doctor_host.rights(tmp_path), "memory modules")["status"] == "ok"
 
 
 @pytest.mark.parametrize("permitted", [True, False])
@@ -227,7 +245,7 @@ def test_the_report_of_an_engine() -> None:
     assert "/metrics" in report["read"]["paths"]
     assert report["parts"][0]["part"] == "0"
     assert report["notes"] == [{"what": "sleep", "why": "watching keeps it awake", "fix": "--metrics"}]
-    text = doctor._text([], [seen], [report])
+    text = doctor._text([], [], [seen], [report])
     assert "may be asked" in text
     assert "every 1.0 s" in text
 
@@ -237,13 +255,13 @@ def test_an_engine_that_cannot_be_read_has_no_table() -> None:
     [seen] = doctor.seen_engines(folded([down]))
     report = doctor.engine_report(seen, "no key")
     assert report["figures"] == []
-    text = doctor._text([], [seen], [report])
+    text = doctor._text([], [], [seen], [report])
     assert "✗ engine" in text
     assert "nothing listens there" in text
 
 
 def test_without_an_engine_it_says_what_to_do() -> None:
-    assert "--url" in doctor._text([], [], [])
+    assert "--url" in doctor._text([], [], [], [])
 
 
 @pytest.mark.parametrize("wire", ["vllm", "llama.cpp"])

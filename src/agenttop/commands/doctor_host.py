@@ -151,7 +151,7 @@ def rights(root: Path = Path("/")) -> list[Check]:
     checks = [] if sys.platform == "win32" else [_processes(root)]
     checks += _containers(root)
     if sys.platform == "linux":
-        checks += [*_energy(root), *_perf(root), _locked_memory()]
+        checks += [*_energy(root), *_memory(root), *_pressure(root), *_perf(root), _locked_memory()]
     return checks
 
 
@@ -199,12 +199,46 @@ def _containers(root: Path) -> list[Check]:
 
 
 def _energy(root: Path) -> list[Check]:
-    counter = root / "sys/class/powercap/intel-rapl:0/energy_uj"
-    if not counter.exists():
+    from agenttop.collect.host.power import FIX, zones
+
+    packages, memories = zones(str(root).rstrip("/"))
+    counters = [f"{zone.folder}/energy_uj" for zone in (*packages, *memories)]
+    refused = [counter for counter in counters if not os.access(counter, os.R_OK)]
+    if not counters:
         return []
-    if os.access(counter, os.R_OK):
-        return [check("CPU energy", True, f"{counter} can be read")]
-    return [check("CPU energy", None, f"{counter} may be read by root alone", f"sudo chmod a+r {counter}")]
+    if refused:
+        return [check("CPU energy", None, f"{refused[0]} may be read by root alone", FIX)]
+    what = "the CPU and its memory" if memories else "the CPU"
+    return [check("CPU energy", True, f"the counters of {what} can be read: {len(counters)} of them")]
+
+
+def _memory(root: Path) -> list[Check]:
+    """The modules and channels; why they are not known is among what the host does not tell."""
+    from agenttop.collect.hardware import hardware
+    from agenttop.model import units
+
+    found = hardware(0.0, root)
+    if found.memory_from is None or found.memory_modules is None:
+        return []
+    of_slots = f" of {found.memory_slots} slots filled" if found.memory_slots else ""
+    kind = " ".join(
+        filter(None, [found.memory_type, f"{found.memory_mt_s} MT/s" if found.memory_mt_s else ""])
+    )
+    text = f"{found.memory_modules}{of_slots}" + (f", {kind}" if kind else "")
+    channels, total = found.memory_channels, found.memory_channels_total
+    short = channels is not None and total is not None and channels < total
+    if channels is not None:
+        text += f", {channels} of {total} channels"
+    if found.memory_peak_bytes_s is not None:
+        text += f": {units.byte_rate(found.memory_peak_bytes_s)} at most"
+    fix = "a module in each channel: what is decoded on the CPU is as fast as memory is" if short else None
+    return [check("memory modules", None if short else True, f"{text} (from {found.memory_from})", fix)]
+
+
+def _pressure(root: Path) -> list[Check]:
+    if not (root / "proc/pressure").is_dir():
+        return []
+    return [check("pressure", True, "the kernel tells how long tasks wait for CPU, memory and disks")]
 
 
 def _perf(root: Path) -> list[Check]:

@@ -14,7 +14,9 @@ from agenttop.collect.gpu.kernel_files import folders, read_number
 from agenttop.collect.host.reasons import Reason
 from agenttop.collect.kernel_tables import whole
 
-_MHZ = re.compile(rb"^cpu MHz\s*:\s*(\d{1,6}(?:\.\d{1,6})?)\s*$", re.MULTILINE)
+_MHZ = re.compile(rb"\s*:\s*(\d{1,6}(?:\.\d{1,6})?)\s*\n")
+_KINDS_OF_TIME = 9
+"""The name, user, nice, system, idle, iowait, irq, softirq, steal; guest is within user."""
 _RANGE = re.compile(rb"(\d{1,5})(?:-(\d{1,5}))?")
 _POLICIES = "sys/devices/system/cpu/cpufreq"
 _HIGHEST_MHZ = 20_000.0
@@ -46,14 +48,15 @@ def parse_stat(raw: bytes) -> dict[int, Times]:
             if found:
                 break  # the cores come first
             continue
-        name, *words = line.split()
+        words = line.split()
         try:
-            core = int(name[3:])
-            user, nice, system, idle, waiting, irq, soft, stolen = (*map(int, words[:8]), 0, 0, 0, 0)[:8]
+            core = int(words[0][3:])
+            told = [int(word) for word in words[1:_KINDS_OF_TIME]]
         except ValueError:
             continue  # the sum of all, or no such line
-        spent = user + nice + system + idle + waiting + irq + soft + stolen
-        found[core] = Times(spent, idle, waiting, stolen)
+        if len(told) < _KINDS_OF_TIME - 1:
+            told += [0] * (_KINDS_OF_TIME - 1 - len(told))
+        found[core] = Times(sum(told), told[3], told[4], told[7])
     return found
 
 
@@ -65,10 +68,10 @@ def shares(before: Mapping[int, Times], after: Mapping[int, Times]) -> Shares | 
     spent = free = waiting = stolen = 0.0
     for core in sorted(after):
         then, now = before[core], after[core]
-        whole_time = now.all - then.all
-        # idle and iowait are estimates, which may go back a little
-        idle, waits = max(0.0, now.idle - then.idle), max(0.0, now.waiting - then.waiting)
-        taken = max(0.0, now.stolen - then.stolen)
+        whole_time, idle = now.all - then.all, now.idle - then.idle
+        waits, taken = now.waiting - then.waiting, now.stolen - then.stolen
+        if idle < 0 or waits < 0 or taken < 0:  # estimates, which may go back a little
+            idle, waits, taken = max(0.0, idle), max(0.0, waits), max(0.0, taken)
         per_core.append(_share(whole_time - idle - waits - taken, whole_time))
         spent, free = spent + whole_time, free + idle
         waiting, stolen = waiting + waits, stolen + taken
@@ -92,7 +95,8 @@ def clock_now(root: str, *, virtual: bool) -> float | Reason:
     policies = [name for name in folders(f"{root}/{_POLICIES}") if name.startswith("policy")]
     if virtual and not policies:
         return Reason("a virtual machine does not see the clock of its cores")
-    told = [float(word) for word in _MHZ.findall(whole(f"{root}/proc/cpuinfo") or b"")]
+    cores = (whole(f"{root}/proc/cpuinfo") or b"").split(b"\ncpu MHz")[1:]
+    told = [float(match[1]) for core in cores if (match := _MHZ.match(core))]
     if not told:
         kilohertz = (read_number(f"{root}/{_POLICIES}/{name}/scaling_cur_freq") for name in policies)
         told = [clock / 1000 for clock in kilohertz if clock]

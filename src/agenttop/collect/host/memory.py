@@ -16,7 +16,9 @@ from agenttop.collect.host.reasons import Reason
 from agenttop.collect.kernel_tables import whole
 
 _LARGEST = 1 << 60
-_EVENTS = re.compile(rb"^(pgmajfault|pswpin|pswpout) (\d{1,20})$", re.MULTILINE)
+_LONGEST = 24
+"""Digits of a counter, and what ends them."""
+_EVENTS = (b"pgmajfault", b"pswpin", b"pswpout")
 _ARC = re.compile(rb"^size\s+4\s+(\d{1,20})$", re.MULTILINE)
 """A line of a kstat: name, type (4: an unsigned number of 64 bits), value."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
@@ -79,7 +81,13 @@ def parse_meminfo(raw: bytes) -> Memory:
 
 def parse_vmstat(raw: bytes) -> dict[bytes, int]:
     """Pages since the start: `pgmajfault`, `pswpin`, `pswpout`."""
-    return {name: int(count) for name, count in _EVENTS.findall(raw)}
+    found: dict[bytes, int] = {}
+    for name in _EVENTS:
+        _, line, rest = (b"\n" + raw).partition(b"\n" + name + b" ")
+        count = rest[:_LONGEST].partition(b"\n")[0]
+        if line and count.isdigit():
+            found[name] = int(count)
+    return found
 
 
 def zfs_cache(root: str) -> int | None:
