@@ -30,7 +30,7 @@ _OF_MEMORY = "memory_type memory_mt_s memory_modules memory_channels memory_peak
 def hardware(t: float, root: Path = Path("/"), prepared: Path | None = None) -> Hardware:
     """What can be read without special rights. `root` is where /proc, /sys and /run are found; `prepared` the
     output of dmidecode that the user has put aside, in the folder of settings by default."""
-    here = str(root).rstrip("/")
+    here = root.as_posix().rstrip("/")
     if prepared is None and not here:
         prepared = paths.config() / PREPARED
     sockets, cores = _topology(here)

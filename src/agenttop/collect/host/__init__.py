@@ -34,7 +34,7 @@ class HostSampler:
         self._at = clock.monotonic()
         self._host: _Host
         if system == "linux":
-            self._host = LinuxHost(clock, str(root).rstrip("/"))
+            self._host = LinuxHost(clock, root.as_posix().rstrip("/"))
         else:
             self._host = PsutilHost(clock, system)
         self._missing: list[Missing] = []
