@@ -13,8 +13,11 @@ from agenttop.collect.gpu.base import GpuOpening, GpuReading
 from agenttop.collect.gpu.cards import Card, cards
 from agenttop.collect.gpu.nvidia.board import Board
 from agenttop.collect.gpu.nvidia.device import Gpu
+from agenttop.collect.gpu.nvidia.gpm import Gpm
+from agenttop.collect.gpu.nvidia.health import Health
 from agenttop.collect.gpu.nvidia.heat import Heat
 from agenttop.collect.gpu.nvidia.memory import Memory
+from agenttop.collect.gpu.nvidia.nvlink import NvLink
 from agenttop.collect.gpu.nvidia.nvml import (
     WHY_NO_INIT,
     DriverGoneError,
@@ -111,9 +114,11 @@ class NvidiaAdapter:
         if self._nvml is None:
             self._reopen(t)
         samples = {gpu: self._without_figures(t, last) for gpu, last in self._last.items()}
+        instances: list[GpuSample] = []
         try:
             for gpu in self._gpus:
-                sample = gpu.sample(t, at)
+                sample, parts = gpu.sample(t, at)
+                instances += parts
                 samples.pop(sample.bus or "", None)  # what it was called while it slept
                 samples[gpu.id] = sample
         except DriverGoneError:
@@ -124,8 +129,11 @@ class NvidiaAdapter:
             self._plan_retry()
         else:
             self._retry_at, self._wait_s = None, _RETRY_S
-        missing = [frame for gpu in self._gpus for frame in gpu.missing]
-        return GpuReading(samples=sorted(samples.values(), key=lambda sample: sample.index), missing=missing)
+        return GpuReading(
+            samples=sorted([*samples.values(), *instances], key=_place),
+            missing=[frame for gpu in self._gpus for frame in gpu.missing],
+            holders={name: held for gpu in self._gpus for name, held in gpu.holders.items()},
+        )
 
     def close(self) -> None:
         """Stop the slow reader, then let go of the library."""
@@ -217,7 +225,9 @@ class NvidiaAdapter:
     def _parts(self, device: Device, name: str) -> Sequence[Part]:
         assert self._slow is not None
         key = str(device.index)
-        return [Board(), Memory(name), Heat(), Power(name), Energy(), Held(), Pcie(self._slow, key)]
+        gpm = Gpm()
+        first: list[Part] = [Board(), Memory(name), Heat(), Power(name), Energy(), Held(), gpm]
+        return [*first, Pcie(self._slow, key, gpm), NvLink(gpm), Health()]
 
     def _listed(self) -> list[Card]:
         return [card for card in cards(self._root) if card.vendor == self.vendor]
@@ -243,6 +253,11 @@ class NvidiaAdapter:
             pci_id=last.pci_id,
             state="asleep" if last.bus in self._asleep else "lost",
         )
+
+
+def _place(sample: GpuSample) -> tuple[int, int]:
+    """Cards in order, each followed by its instances."""
+    return sample.index, -1 if sample.mig_instance is None else sample.mig_instance
 
 
 def _no_driver(t: float, code: int, listed: list[Card], root: Path) -> Missing:

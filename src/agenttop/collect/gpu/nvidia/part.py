@@ -51,6 +51,10 @@ class Device:
         """Call `nvml<function>` on this GPU: a value, or None. Raises GpuLostError, DriverGoneError."""
         return self.nvml.query(function, self.handle, *arguments, device=(self.index, arguments))
 
+    def ask_each(self, function: str, *arguments: Any) -> Any:
+        """The same with arguments that differ from look to look: a refusal holds for all of them."""
+        return self.nvml.query(function, self.handle, *arguments, device=(self.index, ()))
+
     def constant(self, name: str) -> Any:
         """A constant of the library; None in one too old to know it."""
         return self.nvml.constant(name)
