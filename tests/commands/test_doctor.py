@@ -18,12 +18,13 @@ from agenttop.collect.engine.registry import Refused, Registry
 from agenttop.commands import doctor, doctor_host, doctor_text
 from agenttop.commands.cells import width
 from agenttop.commands.doctor_figures import FIGURES
-from agenttop.model.frames import EngineSample, LatencySample, Missing, PartSample
+from agenttop.model.frames import EngineSample, GpuSample, LatencySample, Missing, PartSample
 from tests.collect.memory_tables import Place, udev
 from tests.commands.test_cli import agenttop
 from tests.hostile import html_page
 from tests.simulated import Simulated
 from tests.view.draw import folded
+from tests.view.machine_scenes import MACHINES, rtx_5090
 
 URL = "http://127.0.0.1:8000"
 
@@ -295,3 +296,61 @@ def test_json_of_a_page_that_is_no_engine() -> None:
 
 def test_its_help_says_the_exit_codes() -> None:
     assert "Exit codes" in agenttop("doctor", "--help").stdout
+
+
+# GPUs
+
+
+def figures(name: str, index: int = 0) -> dict[str, dict[str, Any]]:
+    scene, seconds = MACHINES[name]
+    report = doctor.gpu_reports(folded(scene(), seconds + 0.4))[index]
+    return {row["figure"]: row for row in report["figures"]}
+
+
+def test_each_gpu_tells_what_can_be_read_and_what_not_with_the_fix() -> None:
+    found = figures("arc")
+    assert found["clock"]["text"] == "2650 of 2850 MHz"
+    assert found["utilisation"]["status"] == "missing"
+    assert "CAP_PERFMON" in found["utilisation"]["fix"]
+    assert found["PCIe"]["text"] == "the xe driver has no such counter"
+    assert figures("two-3090-one-lost")["work inside"]["status"] == "missing"
+
+
+def test_a_gpu_that_sleeps_is_no_fault_and_one_that_is_lost_is() -> None:
+    scene, seconds = MACHINES["laptop"]
+    checks = doctor._gpus(folded(scene(), seconds + 0.4))
+    assert one(checks, "GPU0")["status"] == "absent"
+    assert all(row["status"] in ("missing", "quiet") for row in figures("laptop").values())
+    scene, seconds = MACHINES["two-3090-one-lost"]
+    checks = doctor._gpus(folded(scene(), seconds + 0.4))
+    assert (one(checks, "GPU0")["status"], one(checks, "GPU1")["status"]) == ("ok", "bad")
+
+
+def test_a_figure_that_is_left_out_without_a_word_is_told_as_a_mistake() -> None:
+    silent = GpuSample(t=1.0, gpu="x", index=0, vendor="intel", name="Arc", power_w=10.0)
+    [report] = doctor.gpu_reports(folded([silent]))
+    unexplained = {row["figure"] for row in report["figures"] if row["status"] == "unexplained"}
+    assert unexplained == {"utilisation", "memory", "clock", "temperature", "held down"}
+
+
+def test_every_field_of_a_gpu_can_be_asked_about() -> None:
+    """A reason for a field that has no place in the list is shown under its own name."""
+    store = folded([rtx_5090(1.0), Missing(t=1.0, what="gpu/GPU-0:flux", why="no such thing")])
+    [report] = doctor.gpu_reports(store)
+    assert report["figures"][-1]["figure"] == "flux"
+
+
+def test_what_is_missing_of_the_host_for_one_reason_is_one_line() -> None:
+    gone = [
+        Missing(t=1.0, what=f"host:{field}", why="a VM sees none") for field in ("cpu_mhz", "cpu_power_w")
+    ]
+    [check] = doctor._together(doctor._absent(folded(gone), "host:"))
+    assert (check["what"], check["text"]) == ("CPU clock", "a VM sees none (so, too: CPU power)")
+
+
+def test_limits_of_a_container() -> None:
+    scene, seconds = MACHINES["container"]
+    store = folded(scene(), seconds + 0.4)
+    assert store.host is not None
+    [found] = doctor._limits(store.host)
+    assert found["text"] == "of this container: 4 cores; 16.0 GiB of memory, 15.1 GiB used"

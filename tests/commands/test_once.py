@@ -4,8 +4,13 @@ import json
 
 import pytest
 
+from agenttop.commands import once
+from agenttop.commands.cells import json_text
+from agenttop.model.frames import GpuSample, HostSample
 from tests.commands.test_cli import agenttop
 from tests.hostile import html_page
+from tests.view.draw import folded
+from tests.view.machine_scenes import MACHINES
 
 
 def test_one_look_at_a_real_engine_as_json(llama_server):
@@ -77,6 +82,37 @@ def test_without_json_it_is_a_plain_picture(llama_server):
     assert done.returncode == 0
     assert "llama.cpp" in done.stdout
     assert "\x1b" not in done.stdout
+
+
+def test_the_machine_stands_in_lines_to_paste_whatever_the_width(llama_server):
+    done = agenttop("once", "--url", llama_server.url)
+    last = done.stdout.rstrip().splitlines()
+    at = last.index("", 5)
+    host, *gpus = last[at + 1 :]
+    assert "CPU " in host
+    assert "RAM " in host
+    assert all(line.startswith(("GPU", "no GPU: ")) for line in gpus)
+    assert gpus
+
+
+def test_json_has_everything_known_of_a_machine():
+    scene, seconds = MACHINES["thermal-episode"]
+    look = once.report(folded(scene(), seconds + 0.4))
+    [gpu] = look["gpus"]
+    assert gpu["throttle_shares"]["power cap"] == 0.2
+    assert set(GpuSample.__struct_fields__) - {"t"} <= set(gpu)
+    assert set(HostSample.__struct_fields__) - {"t"} <= set(look["host"])
+    assert look["hardware"]["memory_peak_bytes_s"] == 83.2e9
+    assert {process["name"] for process in look["processes"]} == {"llama-server", "llama-worker", "Xorg"}
+    [engine] = look["engines"]
+    assert engine["derived"]["joules_per_token"]["value"] > 0
+    assert engine["derived"]["joules_per_token"]["evidence"]
+    assert json.loads(json_text(look)) == look
+
+
+def test_json_of_a_machine_of_which_nothing_is_known():
+    look = once.report(folded([]))
+    assert (look["host"], look["hardware"], look["gpus"], look["processes"]) == ({}, {}, [], [])
 
 
 def test_every_line_of_the_stream_has_kind_and_time(llama_server):

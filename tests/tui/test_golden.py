@@ -13,6 +13,7 @@ from agenttop.view.look import Play
 from tests.tui.sources import console_on
 from tests.view import engine_scenes, scenes, vllm_scenes
 from tests.view.draw import drawn
+from tests.view.machine_scenes import MACHINES
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 
@@ -59,6 +60,35 @@ def test_live_screen(name: str, size: tuple[int, int], golden: Golden) -> None:
     frames, now, play = SCENES[name]
     keys = footer(obeyed=play is None)
     golden(f"{name}-{size[0]}x{size[1]}", drawn(frames, now, *size, play=play, footer=keys))
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("name", MACHINES)
+def test_machines_on_the_live_screen(name: str, size: tuple[int, int], golden: Golden) -> None:
+    scene, seconds = MACHINES[name]
+    golden(f"{name}-{size[0]}x{size[1]}", drawn(scene(), seconds + 0.4, *size, footer=footer()))
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("name", ["thermal-episode", "container"])
+async def test_machine_screen(name: str, size: tuple[int, int], golden: Golden) -> None:
+    scene, seconds = MACHINES[name]
+    async with console_on(scene(), seconds + 0.4, size) as running:
+        await running.press("h")
+        golden(f"machine-{name}-{size[0]}x{size[1]}", running.screen)
+        if size[1] < 60:
+            await running.press("pagedown", "pagedown")
+            golden(f"machine-{name}-below-{size[0]}x{size[1]}", running.screen)
+        await running.press("h")
+        assert running.screen == drawn(scene(), seconds + 0.4, *size, footer=footer())
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+async def test_missing_by_gpu(size: tuple[int, int], golden: Golden) -> None:
+    scene, seconds = MACHINES["two-3090-one-lost"]
+    async with console_on(scene(), seconds + 0.4, size) as running:
+        await running.press("w")
+        golden(f"missing-of-gpus-{size[0]}x{size[1]}", running.screen)
 
 
 DIALOGS = {"panel": "a", "quit": "q", "help": "question_mark", "missing": "w"}

@@ -19,10 +19,12 @@ from agenttop.model.frames import (
     LoadSample,
     RecordingState,
 )
+from agenttop.view.gpu_lines import machine_lines
 from agenttop.view.layout import compose
 from agenttop.view.look import Look, Play
 from agenttop.view.panels.details import details
 from agenttop.view.panels.engines import engines
+from agenttop.view.panels.machine import machine
 from agenttop.view.panels.missing import missing
 from agenttop.view.spans import ROLES, plain, width
 from tests.view import scenes
@@ -107,6 +109,8 @@ def hostile(frame_type: type[Frame], number: float) -> Frame:
             values[field.name] = {HOSTILE: HOSTILE}
         elif "list[str]" in kind:
             values[field.name] = [HOSTILE]
+        elif "list[int]" in kind:
+            values[field.name] = [int(number) if math.isfinite(number) else 3]
         elif "list[float]" in kind:
             values[field.name] = [number]
         elif "str" in kind:
@@ -144,7 +148,8 @@ def test_odd_engines_can_be_listed_and_told_of(number: float, state: str) -> Non
     for latency in store.latencies.values():
         latency.update({name: msgspec.structs.replace(one, count=3, t=2.0) for name, one in latency.items()})
     told = [*details(store, odd, 72), *engines(store, 72, 20, odd.engine)[0], *missing(store, 72)]
-    text = "\n".join(plain(line) for line in told)
+    told += machine(store, 72)
+    text = "\n".join([*(plain(line) for line in told), *machine_lines(store)])
     assert not [char for char in text if char != "\n" and unicodedata.category(char) in UNSAFE]
     assert max(width(line) for line in told) <= 72
 

@@ -12,7 +12,7 @@ from agenttop.commands.doctor_host import PACKAGES, Check, check
 
 if TYPE_CHECKING:
     from agenttop.commands.doctor_figures import Seen
-    from agenttop.model.frames import EngineSample
+    from agenttop.model.frames import EngineSample, GpuSample, HostSample
     from agenttop.view.store import Store
 
 SCHEMA = 1
@@ -53,15 +53,22 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store()
     store.feed(frames, max(frame.t for frame in frames))
     seen = seen_engines(store)
-    machine = [*_machine(), *clock.checks(), *_host(store), *_gpus(store)]
+    machine = [*_machine(), *clock.checks(), *_host(store)]
+    gpus = gpu_reports(store)
     reports = [engine_report(each, ways.to(each.sample.url).in_words()) for each in seen]
     if arguments.json:
         from agenttop.commands.cells import json_text
 
-        checks = [*machine, *(_engine_checks(seen) or [_no_engine()])]
-        sys.stdout.write(json_text({"schema": SCHEMA, "checks": checks, "engines": reports}))
+        checks = [
+            *machine,
+            *_absent(store, "host:"),
+            *_gpus(store),
+            *(_engine_checks(seen) or [_no_engine()]),
+        ]
+        sys.stdout.write(json_text({"schema": SCHEMA, "checks": checks, "gpus": gpus, "engines": reports}))
     else:
-        sys.stdout.write(_text(machine, seen, reports))
+        machine += [*_together(_absent(store, "host:")), *_absent(store, "gpu", whole=True)]
+        sys.stdout.write(_text(machine, _gpu_lines(store, gpus), seen, reports))
     return exit_code(store, settings.urls)
 
 
@@ -82,13 +89,53 @@ def _no_engine() -> Check:
     return check("engine", None, _NO_ENGINE, "start one, or name it with --url")
 
 
-def _text(machine: Sequence[Check], seen: Sequence[Seen], reports: Sequence[dict[str, Any]]) -> str:
+def gpu_reports(store: Store) -> list[dict[str, Any]]:
+    """Of each GPU what can be read of it, what cannot, and why."""
+    from agenttop.commands.doctor_gpus import report
+    from agenttop.view.simulated import in_order
+
+    return [report(gpu, list(store.missing.values())) for gpu in in_order(store.gpus.values())]
+
+
+def _gpu_lines(store: Store, reports: Sequence[dict[str, Any]]) -> list[str]:
+    """Each GPU with its figures."""
+    from agenttop.commands import doctor_text as text
+
+    width = text.width_of_terminal()
+    heads = [gpu for gpu in _gpus(store) if gpu["what"].startswith("GPU")]
+    lines: list[str] = []
+    for head, each in zip(heads, reports, strict=True):
+        lines += ["", *text.check_line(head, width), *text.figure_lines(each["figures"], width)]
+    return lines
+
+
+def _together(checks: Sequence[Check]) -> list[Check]:
+    """Those with one reason in common as one check, by the words that screens have for them."""
+    from agenttop.view.figure_words import FIGURES_OF_HOSTS
+
+    reasons: dict[tuple[str, str | None], list[str]] = {}
+    for each in checks:
+        field = each["what"].removeprefix("host:")
+        reasons.setdefault((each["text"], each["fix"]), []).append(FIGURES_OF_HOSTS.get(field, field))
+    return [
+        check(names[0], None, f"{text} (so, too: {', '.join(names[1:])})" if names[1:] else text, fix)
+        for (text, fix), names in reasons.items()
+    ]
+
+
+def _text(
+    machine: Sequence[Check],
+    gpus: Sequence[str],
+    seen: Sequence[Seen],
+    reports: Sequence[dict[str, Any]],
+) -> str:
     from agenttop.commands import doctor_text as text
 
     width = text.width_of_terminal()
     lines: list[str] = []
     for each in text.together(machine, [package for package, _ in PACKAGES]):
         lines += text.check_line(each, width)
+    lines += gpus
     if not seen:
         lines += ["", *text.check_line(_no_engine(), width)]
     for one, report in zip(seen, reports, strict=True):
@@ -199,33 +246,54 @@ def _host(store: Store) -> list[Check]:
     if host is not None:
         text = f"{units.size(host.ram_used_bytes)} of {units.size(host.ram_total_bytes)} used"
         checks.append(check("memory", True, text))
-    return [*checks, *_absent(store, "host")]
+        checks += _limits(host)
+    return checks
+
+
+def _limits(host: HostSample) -> list[Check]:
+    """A container's, or what else keeps this process from the whole machine."""
+    from agenttop.model import units
+
+    told = []
+    if host.cpu_limit_cores is not None:
+        told.append(f"{host.cpu_limit_cores:g} cores")
+    elif host.cpus_allowed is not None:
+        told.append(f"{host.cpus_allowed} logical cores may be used")
+    if host.ram_limit_bytes is not None:
+        used = f", {units.size(host.ram_limited_used_bytes)} used" if host.ram_limited_used_bytes else ""
+        told.append(f"{units.size(host.ram_limit_bytes)} of memory{used}")
+    return [check("limits", True, f"of this container: {'; '.join(told)}")] if told else []
 
 
 def _gpus(store: Store) -> list[Check]:
     from agenttop.model import units
-    from agenttop.view.simulated import is_simulated
+    from agenttop.view.simulated import in_order, is_simulated
 
     checks = []
-    for gpu in store.gpus.values():
+    for gpu in in_order(store.gpus.values()):
+        name = f"GPU{gpu.index}" if gpu.parent is None else f"GPU{gpu.index} MIG {gpu.mig_instance}"
         text = f"{gpu.name}, {units.size(gpu.mem_total_bytes)}, {gpu.state}"
         text += f", driver {gpu.driver}" if gpu.driver else ""
         text += ", SIMULATED" if is_simulated(gpu) else ""
-        checks.append(check(f"GPU{gpu.index}", gpu.state == "ok", text))
-    absent = _absent(store, "gpu")
-    if any(engine.simulated for engine in store.engines.values()):
-        absent = [
-            each | {"text": f"of this machine, not of the simulated one: {each['text']}"} for each in absent
-        ]
-    return [*checks, *absent]
+        checks.append(check(name, _well(gpu), text))
+    return [*checks, *_absent(store, "gpu")]
 
 
-def _absent(store: Store, prefix: str) -> list[Check]:
-    """What is missing under a prefix, and why."""
+def _well(gpu: GpuSample) -> bool | None:
+    """A GPU that sleeps is neither well nor sick."""
+    return None if gpu.state == "asleep" else gpu.state == "ok" and not gpu.health
+
+
+def _absent(store: Store, prefix: str, *, whole: bool = False) -> list[Check]:
+    """What is missing under a prefix, and why; `whole`: of nothing in particular."""
+    simulated = any(engine.simulated for engine in store.engines.values())
+    note = "of this machine, not of the simulated one: " if prefix == "gpu" and simulated else ""
     return [
-        check(missing.what, None, missing.why, missing.fix)
+        check(missing.what, None, f"{note}{missing.why}", missing.fix)
         for missing in store.missing.values()
-        if missing.why is not None and missing.what.startswith(prefix)
+        if missing.why is not None
+        and missing.what.startswith(prefix)
+        and (not whole or missing.what == prefix)
     ]
 
 

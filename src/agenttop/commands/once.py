@@ -46,10 +46,13 @@ def print_once(settings: NodeSettings, window_s: float, *, as_json: bool) -> int
     else:
         import shutil
 
+        from agenttop.view.gpu_lines import machine_lines
         from agenttop.view.text import picture
 
         width = shutil.get_terminal_size((100, 30)).columns
         sys.stdout.write(picture(store, max(80, min(width, 200)), 40))
+        # Whole, whatever the width: these lines are there to be pasted.
+        sys.stdout.write("\n" + "\n".join(machine_lines(store)) + "\n")
     return exit_code(store, settings.urls)
 
 
@@ -64,13 +67,14 @@ READABLE = ("ok", "busy", "asleep", "loading")
 
 def report(store: Store) -> dict[str, Any]:
     """The JSON object of `once --json`, schema 1: the newest samples, and what is missing and why."""
-    import msgspec
+    from agenttop.view.simulated import in_order
 
-    host = msgspec.to_builtins(store.host) if store.host is not None else {}
     return {
         "schema": SCHEMA,
-        "host": _with_nulls(store.host, host),
-        "gpus": [_with_nulls(gpu, msgspec.to_builtins(gpu)) for gpu in store.gpus.values()],
+        "host": _values(store.host),
+        "hardware": _values(store.hardware),
+        "gpus": [_values(gpu) for gpu in in_order(store.gpus.values())],
+        "processes": [_values(process) for process in store.processes.values()],
         "engines": [_engine(store, url) for url in store.engines],
         "missing": [
             {"what": missing.what, "why": missing.why, "fix": missing.fix}
@@ -84,6 +88,23 @@ def _with_nulls(sample: Any, values: dict[str, Any]) -> dict[str, Any]:
     """Every field of the type; those without a value as null. `t` and `kind` mean nothing here."""
     fields = sample.__struct_fields__ if sample is not None else ()
     return {name: values.get(name, getattr(sample, name)) for name in fields if name != "t"}
+
+
+def _values(sample: Any) -> dict[str, Any]:
+    """All fields of a frame; an empty object where there is no frame."""
+    import msgspec
+
+    return _with_nulls(sample, msgspec.to_builtins(sample)) if sample is not None else {}
+
+
+def _derived(store: Store, engine: Any) -> dict[str, Any]:
+    """What is derived of an engine and its GPUs, each figure with what it rests on."""
+    from dataclasses import asdict
+
+    from agenttop.view.derived import derived
+    from agenttop.view.look import Look
+
+    return asdict(derived(store, engine, Look(engine=engine.engine)))
 
 
 def _frame(sample: Any) -> dict[str, Any]:
@@ -102,6 +123,7 @@ def _engine(store: Store, url: str) -> dict[str, Any]:
     row = _with_nulls(sample, msgspec.to_builtins(sample))
     row["engine"] = sample.name
     row.pop("name", None)
+    row["derived"] = _derived(store, sample)
     row["latencies"] = [_frame(each) for each in store.latencies.get(url, {}).values()]
     row["parts"] = [_frame(each) for each in store.parts.get(url, {}).values()]
     row["slots"] = [

@@ -151,6 +151,9 @@ def _medium(draft: _Draft) -> None:
     upper, lower = (7, 7) if draft.room < 31 else (8, 11)
     if draft.room >= 31 and engine.lines_wanted(store, look) > upper - 2:
         upper, lower = upper + 1, lower - 1
+    if draft.room >= 31 and not gpus(store, look):
+        more = min(2, max(0, host_lines_wanted(store, look) + 1 - (upper - 2)))
+        upper, lower = upper + more, lower - more
     engines = _engine(draft, at_right, upper)
     if gpus(store, look):
         # The two columns need not have their boxes at the same height: many cards take lines of the host.

@@ -31,7 +31,7 @@ from agenttop.view.gpus import (
 )
 from agenttop.view.look import Look
 from agenttop.view.panels import gpu_full
-from agenttop.view.panels.host import flow
+from agenttop.view.panels.host import both_ways
 from agenttop.view.panels.missing import reason_of
 from agenttop.view.panels.strip import legend, strip, strip_cells
 from agenttop.view.simulated import gpus, is_simulated
@@ -53,7 +53,7 @@ def gpu(store: Store, width: int, height: int, look: Look | None = None) -> list
     if not samples:
         return [no_gpu(store, width)]
     silent = [sample for sample in samples if is_silent(sample)]
-    if silent and len(samples) > 1 and height > len(samples):
+    if silent and len(samples) > 1 and height >= len(samples):
         return _with_silent(store, samples, silent, width, height)
     cards = [sample for sample in samples if sample.parent is None]
     if len(cards) == 1 and height >= 3:
@@ -79,7 +79,7 @@ def _with_silent(
     for sample in samples:
         if sample in silent:
             lines.append(_silent(store, sample, width))
-        elif len(others) == 1:
+        elif len(others) == 1 and height - len(silent) >= 3:
             lines += gpu_full.full(store, sample, width, height - len(silent), named=True)
         elif each >= 2:
             lines += _block(store, sample, width, each)
@@ -211,7 +211,7 @@ def _short_strip(store: Store, sample: GpuSample, width: int, before: list[Line]
 
 def _strip_and_link(store: Store, sample: GpuSample, width: int) -> list[Line]:
     told = legend(store, sample)
-    rates = flow("PCIe ", sample.pcie_received_bytes_s, sample.pcie_sent_bytes_s)
+    rates = both_ways(sample.pcie_received_bytes_s, sample.pcie_sent_bytes_s)
     fixed = sum(width_of(part) + 2 for part in (*told, link(sample)) if part)
     cells = strip_cells(max(10, min(30, width - 5 - fixed)))
     return [strip(store, sample, cells), *told, link(sample), rates if sample.pcie_width else []]
@@ -231,6 +231,8 @@ STYLES = (_Style(6), _Style(4), _Style(0), _Style(0, terse=True))
 """The fullest first; the first in which all cards fit is taken for all of them."""
 
 SHORT_STRIP = 10
+WATTS = 5
+"""Parts of a card's line before what holds it down: the strip stands below that of the card above."""
 
 
 def _aligned(store: Store, samples: list[GpuSample], width: int) -> list[Line]:
@@ -241,7 +243,9 @@ def _aligned(store: Store, samples: list[GpuSample], width: int) -> list[Line]:
             break
     if samples and all(_taken(line) + 2 + SHORT_STRIP <= width for line in parts):
         parts = [
-            [*line, strip(store, sample, SHORT_STRIP) if sample.parent is None else []]
+            [*line[:WATTS], strip(store, sample, SHORT_STRIP), *line[WATTS:]]
+            if sample.parent is None
+            else line
             for line, sample in zip(parts, samples, strict=True)
         ]
     named = [[*line, [(short_name(sample), "dim")]] for line, sample in zip(parts, samples, strict=True)]
@@ -276,10 +280,10 @@ def _one_line(sample: GpuSample, style: _Style) -> list[Line]:
             (f"{'' if style.terse else ' '}{util(sample):>5}", "strong"),
         ],
         state_word(sample),
-        [("SICK", "bad")] if sample.health else [],
         memory if style.terse else [(name, "label"), *filled, (" " if filled else "", "text"), *memory],
         hot(sample),
         [(watts(sample, limit=not style.terse), held_role(sample) if sample.throttle else "text")],
+        [("SICK", "bad")] if sample.health else [],
         held,
     ]
 

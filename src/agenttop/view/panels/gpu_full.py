@@ -29,7 +29,7 @@ from agenttop.view.gpus import (
     watts,
     watts_of,
 )
-from agenttop.view.panels.host import flow
+from agenttop.view.panels.host import both_ways, flow
 from agenttop.view.panels.strip import legend, strip, strip_cells
 from agenttop.view.spans import Line, spread
 from agenttop.view.spans import width as width_of
@@ -68,8 +68,8 @@ def full(store: Store, sample: GpuSample, width: int, height: int, *, named: boo
 def brief(store: Store, sample: GpuSample, width: int) -> Line:
     """What has held it down and what its link carries, on the second line of a small screen."""
     told = legend(store, sample)
-    rates = flow("PCIe ", sample.pcie_received_bytes_s, sample.pcie_sent_bytes_s)
-    bus: list[Line] = [rates, link(sample)] if _has_link(sample) else activity(sample)
+    rates = both_ways(sample.pcie_received_bytes_s, sample.pcie_sent_bytes_s)
+    bus: list[Line] = [[("PCIe ", "label"), *rates], link(sample)] if _has_link(sample) else activity(sample)
     taken = sum(width_of(part) + 2 for part in (*told, *bus) if part)
     cells = strip_cells(max(10, min(30, width - 5 - taken)))
     return spread([[("held ", "label"), *strip(store, sample, cells)], *told, *bus], width)

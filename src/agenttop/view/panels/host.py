@@ -37,7 +37,7 @@ def host(store: Store, width: int, height: int, look: Look | None = None) -> lis
     lines: list[tuple[int, Line]] = [
         (0, _cpu(store, sample, width, gauge)),
         (5, _cores(sample, width)),
-        (1, spread(limits(sample), width)),
+        *((1, line) for line in _limit_lines(sample, width)),
         (2, _ram(sample, width, gauge)),
         (7, spread(composition(sample), width)),
         (3, spread([_swap(sample), _pressure(sample), _faults(sample)], width, 3)),
@@ -46,8 +46,8 @@ def host(store: Store, width: int, height: int, look: Look | None = None) -> lis
         (8, spread(electrics(sample), width)),
     ]
     told = [(rank, line) for rank, line in lines if any(text.strip() for text, _ in line)]
-    kept = sorted(rank for rank, _ in told)[:height]
-    return [line for rank, line in told if rank in kept]
+    kept = sorted(range(len(told)), key=lambda at: (told[at][0], at))[:height]
+    return [told[at][1] for at in sorted(kept)]
 
 
 def lines_wanted(store: Store, look: Look | None = None) -> int:
@@ -111,6 +111,22 @@ def limits(sample: HostSample, *, brief: bool = False) -> list[Line]:
     if parts:
         parts[0] = [(" LIMIT ", "badge"), (" ", "text"), *parts[0]]
     return parts
+
+
+def _limit_lines(sample: HostSample, width: int) -> list[Line]:
+    """On one line where they fit, else memory on the next."""
+    parts = limits(sample)
+    if sum(width_of(part) + 2 for part in parts) - 2 <= width:
+        return [spread(parts, width)]
+    first = [part for part in parts if not _is_memory(part)]
+    rest = [part for part in parts if _is_memory(part)]
+    if not first or not rest:
+        return [spread(parts, width)]
+    return [spread(first, width), [(" " * 8, "text"), *spread(rest, width - 8)]]
+
+
+def _is_memory(part: Line) -> bool:
+    return part[0][0] in ("RAM ", "swap ")
 
 
 def _cpu(store: Store, sample: HostSample, width: int, gauge: int) -> Line:

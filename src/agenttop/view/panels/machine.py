@@ -16,7 +16,7 @@ from agenttop.view.panels.missing import of_machine
 from agenttop.view.panels.processes import processes
 from agenttop.view.rows import SILENT_STATES, engine_in_focus
 from agenttop.view.simulated import gpus, notice
-from agenttop.view.spans import Line, foreign, pad, spread, wrap
+from agenttop.view.spans import Line, fit_at_most, foreign, pad, spread, wrap
 from agenttop.view.store import Store
 
 GIB = 1024**3
@@ -38,7 +38,8 @@ def machine(store: Store, room: int, look: Look | None = None) -> list[Line]:
         lines += section("Memory of the host", _memory(store, store.host, room))
     lines += section("Hardware", _hardware(store, room))
     lines += section("Processes", processes(store, room, look))
-    return lines + section("Not known, and why", of_machine(store, room))
+    lines += section("Not known, and why", of_machine(store, room))
+    return [fit_at_most(line, room) for line in lines]
 
 
 def _derived(store: Store, room: int, look: Look | None) -> list[Line]:

@@ -85,10 +85,10 @@ def _work(sample: GpuSample) -> list[Pair]:
     bus = sample.mem_util_fraction
     return [
         ("util", _text(util(sample), "strong")),
+        ("clock", clock(sample)),
         (memory_name(sample), [*used, *([("  ", "text"), *more] if more else [])]),
         ("memory bus", _text(f"{units.percent(bus)} busy") if bus is not None else []),
         ("inside", inside),
-        ("clock", clock(sample)),
         ("memory clock", _text(_of(sample.mem_clock_mhz, sample.mem_clock_max_mhz, "MHz"))),
     ]
 
