@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from agenttop.collect.host import HostSampler, host_facts
 from agenttop.collect.host.seldom import Seldom
@@ -209,6 +211,35 @@ def test_in_a_container_of_lxc_more_may_be_available_than_there_is(tmp_path: Pat
     sizes = meminfo(MemTotal=1000, MemFree=400, MemAvailable=64 << 20)
     _, sample = look(write(desktop(tmp_path), {"proc/meminfo": sizes}))
     assert (sample.ram_total_bytes, sample.ram_used_bytes) == (1000 * 1024, 600 * 1024)
+
+
+def files_below(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(number=st.integers(0, 200), raw=st.binary(max_size=200), keep=st.integers(0, 60))
+def test_whatever_a_file_says_no_figure_is_impossible(
+    tmp_path_factory: pytest.TempPathFactory, number: int, raw: bytes, keep: int
+) -> None:
+    root = desktop(tmp_path_factory.mktemp("host"))
+    files = files_below(root)
+    clock = ManualClock()
+    sampler = HostSampler(clock, root, "linux")
+    clock.advance(2.0)
+    two_seconds_later(root)
+    file = files[number % len(files)]
+    file.write_bytes(file.read_bytes()[:keep] + raw)
+    for _ in range(2):
+        clock.advance(6.0)
+        sample = sampler.sample(1.0)
+        for name in HostSample.__struct_fields__:
+            value = getattr(sample, name)
+            if isinstance(value, int | float):
+                assert math.isfinite(value), name
+                assert value >= 0, name
+            if name.endswith("_fraction") and value is not None:
+                assert value <= 1, name
 
 
 def test_what_costs_more_is_looked_at_more_rarely() -> None:

@@ -49,6 +49,10 @@ def test_an_old_kernel_counts_no_steal() -> None:
     assert (found.busy, found.stolen) == (0.5, 0.0)
 
 
+def test_numbers_longer_than_a_counter_are_none() -> None:
+    assert cpu.parse_stat(stat(f"{10**400} 0 0 0", "1 0 0 0").encode()).keys() == {1}
+
+
 @given(st.binary(max_size=400))
 def test_nonsense_is_no_core(raw: bytes) -> None:
     cpu.parse_stat(raw)
@@ -104,6 +108,12 @@ def test_cores_this_process_may_run_on(
 ) -> None:
     files = {"proc/self/status": f"Cpus_allowed_list:\t{allowed}\n", "sys/devices/system/cpu/online": online}
     assert cpu.allowed(str(write(tmp_path, files))) == expected
+
+
+def test_the_maker_of_an_x86(tmp_path: Path) -> None:
+    assert cpu.vendor(str(tmp_path)) is None
+    write(tmp_path, {"proc/cpuinfo": "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\n"})
+    assert cpu.vendor(str(tmp_path)) == "AuthenticAMD"
 
 
 def zone(number: str, name: str, energy: int | str, range_uj: int = 262_143_328_850) -> dict[str, str | int]:
@@ -183,7 +193,9 @@ def test_an_energy_that_is_none(tmp_path: Path, energy: str) -> None:
 
 def test_where_there_is_no_energy_counter(tmp_path: Path) -> None:
     bare, virtual = CpuPower(str(tmp_path), virtual=False), CpuPower(str(tmp_path), virtual=True)
-    assert "modprobe" in bare.look(1.0)[0].fix
+    assert bare.look(1.0)[0].fix is None, "an ARM has none"
+    x86 = CpuPower(str(tmp_path), virtual=False, vendor="GenuineIntel")
+    assert x86.look(1.0)[0].fix == "sudo modprobe intel_rapl_msr"
     assert "virtual machine" in virtual.look(1.0)[0].why
     (tmp_path / "sys/class/powercap").mkdir(parents=True)
     (tmp_path / f"{RAPL}0").symlink_to("../../devices/virtual/powercap/nowhere")
@@ -243,7 +255,7 @@ def test_a_temperature_that_cannot_be_is_none(tmp_path: Path, value: str) -> Non
 
 
 def test_a_sensor_whose_driver_is_loaded_later(tmp_path: Path) -> None:
-    temperature = CpuTemperature(str(tmp_path), virtual=False)
-    assert "modprobe" in temperature.look().fix
+    temperature = CpuTemperature(str(tmp_path), virtual=False, vendor="AuthenticAMD")
+    assert temperature.look().fix == "sudo modprobe k10temp"
     write(tmp_path, sensor(7, "k10temp", Tctl=50_000))
     assert temperature.look() == 50.0

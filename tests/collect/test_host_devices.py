@@ -108,6 +108,12 @@ def test_numbers_that_touch_the_name() -> None:
     }
 
 
+def test_numbers_longer_than_a_counter_are_none() -> None:
+    huge = 10**400
+    assert parse_net_dev(net_dev(eth0=(huge, 1), eth1=(1, 1)).encode()) == {"eth1": (1, 1)}
+    assert parse_diskstats(diskstats(sda=(huge, 1, 1), sdb=(1, 1, 1)).encode()) == {"sdb": Disk(512, 512, 1)}
+
+
 @given(st.binary(max_size=300))
 def test_nonsense_is_no_device(raw: bytes) -> None:
     parse_diskstats(raw)

@@ -17,6 +17,8 @@ from agenttop.collect.kernel_tables import whole
 _MHZ = re.compile(rb"\s*:\s*(\d{1,6}(?:\.\d{1,6})?)\s*\n")
 _KINDS_OF_TIME = 9
 """The name, user, nice, system, idle, iowait, irq, softirq, steal; guest is within user."""
+_MOST_TICKS = 1 << 64
+_VENDOR = re.compile(rb"^vendor_id\s*:\s*([A-Za-z]{1,12})\s*$", re.MULTILINE)
 _RANGE = re.compile(rb"(\d{1,5})(?:-(\d{1,5}))?")
 _POLICIES = "sys/devices/system/cpu/cpufreq"
 _HIGHEST_MHZ = 20_000.0
@@ -56,7 +58,9 @@ def parse_stat(raw: bytes) -> dict[int, Times]:
             continue  # the sum of all, or no such line
         if len(told) < _KINDS_OF_TIME - 1:
             told += [0] * (_KINDS_OF_TIME - 1 - len(told))
-        found[core] = Times(sum(told), told[3], told[4], told[7])
+        spent = sum(told)
+        if 0 <= spent <= _MOST_TICKS:
+            found[core] = Times(spent, told[3], told[4], told[7])
     return found
 
 
@@ -83,6 +87,12 @@ def shares(before: Mapping[int, Times], after: Mapping[int, Times]) -> Shares | 
 
 def _share(part: float, whole_time: float) -> float:
     return min(1.0, max(0.0, part / whole_time)) if whole_time > 0 else 0.0
+
+
+def vendor(root: str) -> str | None:
+    """`GenuineIntel`, `AuthenticAMD`, as an x86 CPU calls its maker; None for others."""
+    match = _VENDOR.search(whole(f"{root}/proc/cpuinfo") or b"")
+    return match[1].decode("ascii") if match else None
 
 
 def clock_now(root: str, *, virtual: bool) -> float | Reason:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from agenttop.collect.gpu.kernel_files import folders, read_number
+from agenttop.collect.gpu.kernel_files import folders, number, read_number
 from agenttop.collect.host.reasons import Reason
 from agenttop.collect.kernel_tables import whole
 from agenttop.model.text import clean
@@ -72,11 +72,10 @@ def parse_diskstats(raw: bytes) -> dict[str, Disk]:
         words = line.split()
         if len(words) < 14:
             continue
-        try:
-            disk = Disk(int(words[5]) * _SECTOR, int(words[9]) * _SECTOR, int(words[12]))
-        except ValueError:
-            continue
-        found[words[2].decode("utf-8", "replace")] = disk
+        read, written, busy = number(words[5]), number(words[9]), number(words[12])
+        if read is not None and written is not None and busy is not None:
+            name = words[2].decode("utf-8", "replace")
+            found[name] = Disk(read * _SECTOR, written * _SECTOR, busy)
     return found
 
 

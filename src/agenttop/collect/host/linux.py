@@ -33,7 +33,7 @@ class LinuxHost:
     """Keeps the counters of the look before."""
 
     def __init__(self, clock: Clock, root: str) -> None:
-        virtual = machine(root) is not None
+        virtual, vendor = machine(root) is not None, cpu.vendor(root)
         nodes = numa.nodes(root)
         self._root = root
         self._times = self._read_times()
@@ -41,11 +41,12 @@ class LinuxHost:
         self._disks = self._whole_disks.look()
         self._disk_flow, self._net_flow = Flows(_bytes_of(self._disks)), Flows(self._wires.look())
         self._events = Counters(self._read_events())
-        self._power = CpuPower(root, virtual=virtual)
+        self._power = CpuPower(root, virtual=virtual, vendor=vendor)
         self._container = Container(Path(root or "/"), clock)
         self._highest = cpu.clock_highest(root)
         self._clock_now = Seldom(lambda: cpu.clock_now(root, virtual=virtual), _CLOCK_EVERY_S, clock)
-        self._heat = Seldom(CpuTemperature(root, virtual=virtual).look, _TEMPERATURE_EVERY_S, clock)
+        heat = CpuTemperature(root, virtual=virtual, vendor=vendor)
+        self._heat = Seldom(heat.look, _TEMPERATURE_EVERY_S, clock)
         self._numa = Seldom(lambda: numa.free(root, nodes), _NUMA_EVERY_S, clock)
         self._allowed = Seldom(lambda: cpu.allowed(root), _ALLOWED_EVERY_S, clock)
         self._zfs = Seldom(lambda: memory.zfs_cache(root), _ZFS_EVERY_S, clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from agenttop.collect.gpu.kernel_files import number
 from agenttop.collect.kernel_tables import whole
 
 INSIDE = re.compile(r"lo\d*$|veth|docker|br-|virbr|cni|flannel|cali|ifb|Loopback|isatap|Teredo")
@@ -38,6 +39,9 @@ def parse_net_dev(raw: bytes) -> dict[str, tuple[int, int]]:
     for line in raw.split(b"\n"):
         name, colon, rest = line.rpartition(b":")  # an alias has a colon in its name
         words = rest.split()
-        if colon and len(words) >= 9 and words[0].isdigit() and words[8].isdigit():
-            found[name.strip().decode("utf-8", "replace")] = (int(words[0]), int(words[8]))
+        if not colon or len(words) < 9:
+            continue
+        received, sent = number(words[0]), number(words[8])
+        if received is not None and sent is not None:
+            found[name.strip().decode("utf-8", "replace")] = (received, sent)
     return found

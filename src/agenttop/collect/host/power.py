@@ -33,8 +33,10 @@ class Zone(NamedTuple):
 class CpuPower:
     """Watts between two looks."""
 
-    def __init__(self, root: str, *, virtual: bool) -> None:
+    def __init__(self, root: str, *, virtual: bool, vendor: str | None = None) -> None:
+        """`vendor`: of an x86 CPU."""
         self._virtual = virtual
+        self._vendor = vendor
         self._root = root
         self.packages, self.memories = zones(root)
         self._before = self._energies()
@@ -79,7 +81,8 @@ class CpuPower:
         if any(name.startswith(_ZONE) for name in folders(f"{self._root}/{FOLDER}")):
             fix = "docker run --security-opt systempaths=unconfined"
             return Reason("the container hides the energy counters of the CPU", fix)
-        return Reason("no energy counter of the CPU (RAPL)", "sudo modprobe intel_rapl_msr, on x86")
+        load = "sudo modprobe intel_rapl_msr" if self._vendor else None
+        return Reason("no energy counter of the CPU (RAPL)", load)
 
 
 def zones(root: str) -> tuple[list[Zone], list[Zone]]:

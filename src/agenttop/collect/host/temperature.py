@@ -13,6 +13,7 @@ from agenttop.collect.host.reasons import Reason
 
 _FOLDER = "sys/class/hwmon"
 _SENSORS = re.compile(r"(coretemp|k10temp|zenpower\d?|cpu\d*_thermal)$")
+_DRIVERS = {"GenuineIntel": "coretemp", "AuthenticAMD": "k10temp"}
 _LABEL = re.compile(r"temp(\d+)_label$")
 _WANTED = (re.compile("Package id"), re.compile("Tdie$"), re.compile("Tctl$"), re.compile("Core "))
 """Best first. AMD's Tctl is what fans are controlled by; on some chips it is higher than Tdie by design."""
@@ -21,9 +22,10 @@ _WANTED = (re.compile("Package id"), re.compile("Tdie$"), re.compile("Tctl$"), r
 class CpuTemperature:
     """The hottest package."""
 
-    def __init__(self, root: str, *, virtual: bool) -> None:
+    def __init__(self, root: str, *, virtual: bool, vendor: str | None = None) -> None:
         self._root = root
         self._virtual = virtual
+        self._driver = _DRIVERS.get(vendor or "")
         self._inputs = inputs(root)
 
     def look(self) -> float | Reason:
@@ -38,7 +40,8 @@ class CpuTemperature:
             return Reason("a virtual machine does not see the temperature of its CPU")
         if self._inputs:
             return Reason("the temperature sensor of the CPU gives no number")
-        return Reason("no temperature sensor of the CPU", "sudo modprobe coretemp (Intel) or k10temp (AMD)")
+        fix = f"sudo modprobe {self._driver}" if self._driver else None
+        return Reason("no temperature sensor of the CPU", fix)
 
 
 def inputs(root: str) -> list[str]:
