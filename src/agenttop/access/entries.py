@@ -6,6 +6,8 @@
     ca-file = "~/our-ca.pem"
     proxy = false
     metrics = false
+    weights = "5.5 GB"               # of its model, where its files cannot be seen
+    active-weights = "5.1 GB"        # read to decode one token: less than all of a mixture of experts
 
 The keys themselves do not stand in it: such files are copied, shown and put under version control.
 """
@@ -13,6 +15,7 @@ The keys themselves do not stand in it: such files are copied, shown and put und
 from __future__ import annotations
 
 import difflib
+import re
 import stat
 import sys
 from pathlib import Path
@@ -31,7 +34,10 @@ from agenttop.wire.toml import Problem
 
 _TEXTS = ("url", "api-key-env", "api-key-file", "ca-file")
 _FLAGS = ("proxy", "metrics")
-_KEYS = (*_TEXTS, *_FLAGS)
+_SIZES = ("weights", "active-weights")
+_KEYS = (*_TEXTS, *_FLAGS, *_SIZES)
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?) ?(GB|GiB|MB|MiB)")
+_UNITS = {"GB": 10**9, "GiB": 2**30, "MB": 10**6, "MiB": 2**20}
 _UNCHECKED = ("insecure", "verify", "tls-verify", "skip-verify")
 
 
@@ -47,6 +53,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: str | None = None
     proxy: bool | None = None
     metrics: bool | None = None
+    weights_bytes: int | None = None
+    active_weights_bytes: int | None = None
 
 
 def read(file: Path) -> list[Entry]:
@@ -116,6 +124,8 @@ class _Reader:
             self._report(
                 "api-key-file", "stands beside api-key-env: one key is enough", f"{path}.api-key-file"
             )
+        if "active-weights" in table and "weights" not in table:
+            self._report("active-weights", "stands without weights", f"{path}.active-weights")
         if len(self.problems) > before:
             return None
         try:
@@ -131,6 +141,8 @@ class _Reader:
             ca_file=self._place(table.get("ca-file")),
             proxy=table.get("proxy"),
             metrics=table.get("metrics"),
+            weights_bytes=_bytes(table.get("weights")),
+            active_weights_bytes=_bytes(table.get("active-weights")),
         )
 
     def _place(self, written: str | None) -> str | None:
@@ -141,6 +153,12 @@ class _Reader:
 
     def _report(self, key: str, text: str, path: str) -> None:
         self.problems.append(Problem(toml.line_near(self._lines, path), clean(key, 60), text))
+
+
+def _bytes(written: str | None) -> int | None:
+    """`5.5 GB` in bytes; the text has been checked."""
+    match = _SIZE.fullmatch(written or "")
+    return round(float(match[1]) * _UNITS[match[2]]) if match is not None else None
 
 
 def _wrong(key: str, value: Any) -> str | None:
@@ -158,6 +176,8 @@ def _wrong(key: str, value: Any) -> str | None:
         return None if isinstance(value, bool) else "expected true or false"
     if not isinstance(value, str) or not value.strip():
         return "expected text in quotes"
+    if key in _SIZES:
+        return None if _bytes(value) else 'expected a size like "5.5 GB", in GB, GiB, MB or MiB'
     if key == "api-key-env" and not is_name(value):
         return "expected the name of an environment variable, which a key is not"
     try:

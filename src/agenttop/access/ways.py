@@ -35,6 +35,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `/metrics` may be asked for."""
     entry: str | None = None
     """`FILE:LINE` of the entry that applies."""
+    weights_bytes: int | None = None
+    """Size of the weights of its model, as the user has named it, and of those read for one token."""
+    active_weights_bytes: int | None = None
 
     @property
     def secret(self) -> str | None:
@@ -120,6 +123,8 @@ class Ways:
             proxy=entry.proxy is not False,
             metrics=self._metrics and entry.metrics is not False,
             entry=entry.where,
+            weights_bytes=entry.weights_bytes,
+            active_weights_bytes=entry.active_weights_bytes,
         )
 
 

@@ -15,6 +15,7 @@ from agenttop.collect.engine.base import EngineReading
 from agenttop.collect.engine.registry import registry
 from agenttop.collect.engine.watch import EngineWatch
 from agenttop.collect.schedule import Ticker
+from agenttop.collect.weights import WeightsOf
 from agenttop.errors import UsageError
 from agenttop.model.frames import AgentSample, EngineSample, SlotSample
 from agenttop.model.url import normalise
@@ -55,6 +56,7 @@ class EngineWatches:
         """Engines that a front passes requests on to, by what the front says, with the front."""
         self._told_plug_ins = False
         self._joiners: dict[str, Joiner] = {}
+        self._weights: dict[str, WeightsOf] = {}
         self.samples: dict[str, EngineSample] = {}
 
     def add(self, url: str, *, load_allowed: bool) -> None:
@@ -75,6 +77,8 @@ class EngineWatches:
             rate=self._rate,
         )
         self._watches[watch.url] = watch
+        sizes = access.weights_bytes, access.active_weights_bytes
+        self._weights[watch.url] = WeightsOf(watch.url, *sizes)
         self._tasks[watch.url] = asyncio.create_task(self._follow(watch), name=f"engine {watch.url}")
 
     def _access(self, url: str) -> Access:
@@ -165,6 +169,7 @@ class EngineWatches:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await watch.close()
+            await self._weights.pop(url).close()
             text = f"{sample.name} at {url} is gone, and not watched any more"
             self._hub.event("engine.gone", text, subject=url)
 
@@ -175,6 +180,8 @@ class EngineWatches:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         for watch in self._watches.values():
             await watch.close()
+        for weights in self._weights.values():
+            await weights.close()
 
     async def _follow(self, watch: EngineWatch) -> None:
         ticker = Ticker(self._interval_s)
@@ -182,10 +189,11 @@ class EngineWatches:
         while True:
             reading = await watch.poll()
             self._tell_plug_ins()
-            sample = self.samples[watch.url] = self._placed(reading)
+            sample, unweighed = self._weights[watch.url].add(self._placed(reading))
+            self.samples[watch.url] = sample
             slots: list[SlotSample] = joiner.join(reading.slots, self._agents_of(watch.url))
             figures = [sample, *slots, *reading.parts, *reading.latencies, *reading.gpus]
-            self._hub.publish([*figures, *reading.missing, *reading.events])
+            self._hub.publish([*figures, *reading.missing, *unweighed, *reading.events])
             await ticker.wait()
 
     def _placed(self, reading: EngineReading) -> EngineSample:

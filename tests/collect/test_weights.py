@@ -1,0 +1,268 @@
+"""Sizes of a model's weights, from the headers of its files."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agenttop.collect.process import Command
+from agenttop.collect.weights import UnknownWeightsError, WeightsOf, files, gguf, measure, safetensors
+from agenttop.collect.weights.sizes import add_up
+from agenttop.model.frames import EngineSample
+
+PID = 4711
+KINDS = {int: (4, "<I"), str: (8, ""), list: (9, "")}
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def value(told: Any) -> bytes:
+    if isinstance(told, str):
+        return struct.pack("<I", 8) + text(told)
+    if isinstance(told, list):
+        return struct.pack("<IIQ", 9, 8, len(told)) + b"".join(map(text, told))
+    return struct.pack("<II", 4, told)
+
+
+def gguf_file(tensors: dict[str, int], **facts: Any) -> bytes:
+    """A file whose tensors take so many bytes, each padded to 32."""
+    facts = {"general.architecture": "tiny", "tokenizer.ggml.tokens": ["a", "b", "c"], **facts}
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(facts))
+    head += b"".join(text(key.replace("__", ".")) + value(told) for key, told in facts.items())
+    offset = 0
+    for name, size in tensors.items():
+        head += text(name) + struct.pack("<IQQIQ", 2, 32, size // 32, 0, offset)
+        offset += -(-size // 32) * 32
+    return head + b"\0" * (-len(head) % 32) + b"\0" * offset
+
+
+def safetensors_file(tensors: dict[str, int]) -> bytes:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, size in tensors.items():
+        header[name] = {"dtype": "F16", "shape": [size // 2], "data_offsets": [offset, offset + size]}
+        offset += size
+    head = json.dumps(header).encode()
+    return struct.pack("<Q", len(head)) + head + b"\0" * offset
+
+
+DENSE = {"token_embd.weight": 3200, "blk.0.attn_q.weight": 640, "blk.0.ffn_up.weight": 960}
+SPARSE = {"blk.0.ffn_up_exps.weight": 6400, "blk.0.ffn_up_shexp.weight": 320, "blk.0.ffn_gate_inp.weight": 64}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A host with one process, in whose folder models lie."""
+    process = tmp_path / "proc" / str(PID)
+    process.mkdir(parents=True)
+    (tmp_path / "models").mkdir()
+    (process / "cwd").symlink_to(tmp_path / "models")
+    (process / "environ").write_bytes(b"HOME=/home/you\0API_KEY=secret\0")
+    return tmp_path
+
+
+def at(root: Path, *words: str) -> Any:
+    return measure(PID, Command(["llama-server", *words]), root)
+
+
+class TestGguf:
+    def test_a_dense_model_with_an_output_of_its_own(self, root: Path) -> None:
+        (root / "models/m.gguf").write_bytes(gguf_file({**DENSE, "output.weight": 3200}))
+        found = at(root, "-m", "/models/m.gguf")
+        assert (found.total, found.active, found.source) == (8000, 4800, "gguf")
+        assert (found.experts, found.experts_used) == (None, None)
+
+    def test_an_embedding_that_is_the_output_too_is_read_whole(self, root: Path) -> None:
+        (root / "models/m.gguf").write_bytes(gguf_file(DENSE))
+        found = at(root, "--model=/models/m.gguf")
+        assert (found.total, found.active) == (4800, 4800)
+
+    def test_of_a_mixture_of_experts_those_in_use_count(self, root: Path) -> None:
+        facts = {"tiny.expert_count": 64, "tiny.expert_used_count": 8}
+        (root / "models/m.gguf").write_bytes(gguf_file({**DENSE, **SPARSE}, **facts))
+        found = at(root, "-m", "m.gguf")  # a path that counts from the server's own folder
+        assert (found.experts, found.experts_used) == (64, 8)
+        assert found.active == 4800 + 320 + 64 + 6400 // 8
+        assert found.total == 4800 + 320 + 64 + 6400
+
+    def test_experts_without_numbers_leave_the_active_part_open(self, root: Path) -> None:
+        (root / "models/m.gguf").write_bytes(gguf_file({**DENSE, **SPARSE}))
+        found = at(root, "-m", "m.gguf")
+        assert (found.total, found.active) == (11584, None)
+
+    def test_all_parts_of_a_split_model(self, root: Path) -> None:
+        for number, name in enumerate(("blk.0.attn_q.weight", "blk.1.attn_q.weight"), 1):
+            part = gguf_file({name: 640}, **{"tiny.expert_count": 0})
+            (root / f"models/m-0000{number}-of-00002.gguf").write_bytes(part)
+        assert at(root, "-m", "m-00001-of-00002.gguf").total == 1280
+        (root / "models/m-00002-of-00002.gguf").unlink()
+        with pytest.raises(UnknownWeightsError, match="cannot be read"):
+            at(root, "-m", "m-00001-of-00002.gguf")
+
+    def test_a_model_that_only_the_memory_map_shows(self, root: Path) -> None:
+        (root / "models/m.gguf").write_bytes(gguf_file(DENSE))
+        (root / "models/draft.gguf").write_bytes(gguf_file({"token_embd.weight": 32}))
+        lines = [f"7f00-7f01 r--p 0 0:1 9 /models/{name}.gguf" for name in ("draft", "m", "m")]
+        (root / "proc" / str(PID) / "maps").write_text("\n".join(lines))
+        assert at(root, "-hf", "some/model").total == 4800
+
+    @pytest.mark.parametrize(
+        ("content", "why"),
+        [
+            (b"", "ends in the middle"),
+            (b"GGML" + b"\0" * 40, "no GGUF file"),
+            (gguf_file(DENSE)[:200], "ends"),
+            (struct.pack("<4sIQQ", b"GGUF", 9, 1, 1), "version 9"),
+            (struct.pack("<4sIQQ", b"GGUF", 3, 2**60, 1), "make no sense"),
+            (struct.pack("<4sIQQQ", b"GGUF", 3, 1, 1, 2**62) + b"x" * 99, "ends in the middle"),
+        ],
+    )
+    def test_a_damaged_file_is_one_sentence(self, root: Path, content: bytes, why: str) -> None:
+        (root / "models/m.gguf").write_bytes(content)
+        with pytest.raises(UnknownWeightsError, match=why):
+            at(root, "-m", "m.gguf")
+
+    @given(st.binary(max_size=400), st.integers(0, 400))
+    def test_no_file_does_harm(self, junk: bytes, place: int) -> None:
+        import io
+
+        whole = gguf_file(DENSE)
+        for content in (junk, b"GGUF" + junk, whole[:place] + junk + whole[place:]):
+            try:
+                tensors, _ = gguf.read(io.BytesIO(content), len(content))
+            except gguf.NotGgufError:
+                continue
+            assert all(size >= 0 for size in tensors.values())
+
+
+class TestSafetensors:
+    def folder(self, root: Path, config: dict[str, Any], *parts: dict[str, int]) -> Path:
+        folder = root / "models/m"
+        folder.mkdir(parents=True)
+        for number, tensors in enumerate(parts, 1):
+            name = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
+            (folder / name).write_bytes(safetensors_file(tensors))
+        (folder / "config.json").write_text(json.dumps(config))
+        return folder
+
+    def test_parts_of_a_folder_and_experts_of_the_config(self, root: Path) -> None:
+        config = {"text_config": {"num_experts": 128, "num_experts_per_tok": 8}}
+        first = {"model.embed_tokens.weight": 2000, "model.layers.0.self_attn.q_proj.weight": 600}
+        second = {"model.layers.0.mlp.experts.0.up_proj.weight": 6400, "lm_head.weight": 2000}
+        second |= {"visual.blocks.0.attn.qkv.weight": 500, "model.layers.0.mlp.shared_expert.up.weight": 100}
+        self.folder(root, config, first, second)
+        found = at(root, "serve", "/models/m")
+        assert (found.total, found.source, found.experts_used) == (11600, "safetensors", 8)
+        assert found.active == 600 + 2000 + 100 + 400
+
+    def test_weights_quantised_as_they_are_loaded_are_smaller_than_the_files(self, root: Path) -> None:
+        self.folder(root, {}, {"a.weight": 100})
+        with pytest.raises(UnknownWeightsError, match="quantised as they are loaded"):
+            at(root, "serve", "/models/m", "--quantization", "fp8")
+
+    def test_files_that_hold_quantised_weights_count_as_they_are(self, root: Path) -> None:
+        self.folder(root, {"quantization_config": {"quant_method": "awq"}}, {"a.weight": 100})
+        assert at(root, "serve", "/models/m", "--quantization", "awq").total == 100
+
+    def test_a_name_in_the_cache_of_the_servers_user(self, root: Path) -> None:
+        snapshot = root / "home/you/.cache/huggingface/hub/models--org--name/snapshots/abc"
+        snapshot.mkdir(parents=True)
+        (snapshot / "model.safetensors").write_bytes(safetensors_file({"a.weight": 100}))
+        assert at(root, "serve", "org/name").total == 100
+        with pytest.raises(UnknownWeightsError, match="cannot be seen"):
+            at(root, "serve", "../../etc")
+
+    @given(st.binary(max_size=300))
+    def test_no_file_does_harm(self, junk: bytes) -> None:
+        import io
+
+        for content in (junk, struct.pack("<Q", len(junk)) + junk):
+            try:
+                tensors = safetensors.read(io.BytesIO(content), len(content))
+            except safetensors.NotSafetensorsError:
+                continue
+            assert all(size >= 0 for size in tensors.values())
+        safetensors.experts(junk)
+
+
+def test_what_is_no_regular_file_is_not_opened(root: Path) -> None:
+    """A pipe would block for ever, a device might do anything."""
+    os.mkfifo(root / "models/m.gguf")
+    with pytest.raises(UnknownWeightsError):
+        at(root, "-m", "m.gguf")
+    with pytest.raises(OSError, match="no regular file"):
+        os.close(files.open_regular(root / "models/m.gguf"))
+
+
+def test_the_environment_of_a_process_is_not_kept(root: Path) -> None:
+    with pytest.raises(UnknownWeightsError) as error:
+        at(root, "serve", "org/name")
+    assert "secret" not in str(error.value)
+
+
+def test_nothing_adds_up_to_nothing() -> None:
+    assert add_up({}, None, None, "gguf").total == 0
+
+
+URL = "http://127.0.0.1:9"
+
+
+def sample(**changes: Any) -> EngineSample:
+    told: dict[str, Any] = {
+        "engine": URL,
+        "url": URL,
+        "name": "llama.cpp",
+        "state": "ok",
+        "pid": PID,
+        "model": "m",
+    }
+    return EngineSample(t=1.0, **(told | changes))
+
+
+async def test_what_the_user_names_counts_more_than_files() -> None:
+    weights = WeightsOf(URL, 5_500, 5_100)
+    found, missing = weights.add(sample(weights_bytes=1))
+    assert (found.weights_bytes, found.weights_active_bytes, found.weights_from) == (5500, 5100, "entries")
+    assert missing == []
+
+
+async def test_why_they_are_not_known_is_told_once() -> None:
+    weights = WeightsOf("http://192.0.2.7:8000")
+    _, missing = weights.add(sample(pid=None))
+    assert [frame.why for frame in missing] == ["it runs on another host: the files of its model are there"]
+    assert "engines.toml" in (missing[0].fix or "")
+    assert weights.add(sample(pid=None))[1] == []
+    await weights.close()
+
+
+async def test_what_an_engine_tells_itself_stays() -> None:
+    weights = WeightsOf(URL)
+    told = sample(weights_bytes=10, weights_active_bytes=5, weights_from="engine")
+    assert weights.add(told) == (told, [])
+
+
+@pytest.mark.engine
+async def test_a_real_server_and_its_model(llama_server: Any) -> None:
+    weights = WeightsOf(llama_server.url)
+    asked = sample(engine=llama_server.url, url=llama_server.url, pid=llama_server.pid)
+    for _ in range(200):
+        found, missing = weights.add(asked)
+        if found.weights_bytes is not None:
+            break
+        await asyncio.sleep(0.05)
+    await weights.close()
+    assert missing == []
+    told = llama_server.json("/v1/models")["data"][0]["meta"]["size"]
+    assert found.weights_bytes == pytest.approx(told, rel=0.01), "what the server itself says"
+    assert found.weights_active_bytes is not None
+    assert 0 < found.weights_active_bytes <= found.weights_bytes
