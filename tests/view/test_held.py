@@ -149,3 +149,8 @@ def test_a_seek_forgets_what_held() -> None:
     assert set(store.held) == {"GPU-0"}
     store.feed([], 2.0, reset=True)
     assert store.held == {}
+
+
+def test_the_first_look_at_counters_tells_no_share() -> None:
+    """The mask of one moment is not the share of a second, of a device that counts from the next look on."""
+    assert shares_of(card(1.0, ["power cap"], window_s=None)) is None

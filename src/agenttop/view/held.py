@@ -89,6 +89,8 @@ def shares_of(gpu: GpuSample) -> dict[str, float] | None:
         return None
     if gpu.throttle is None and not gpu.throttle_shares and _of_kinds(gpu) == (None, None):
         return None
+    if gpu.window_s is None and not gpu.throttle_shares:
+        return None  # the first look: counters tell shares from the next one on, and a mask tells a moment
     found = {reason: share for reason, share in gpu.throttle_shares.items() if math.isfinite(share)}
     for reason in gpu.throttle or ():
         found.setdefault(reason, 1.0)
