@@ -1,3 +1,4 @@
+import math
 import unicodedata
 
 import pytest
@@ -81,3 +82,20 @@ def test_every_glyph_is_one_cell_and_no_emoji() -> None:
     used = {glyph for glyph, _ in (*glyphs.STATES.values(), *glyphs.SEVERITY.values())}
     assert all(len(glyph) == 1 and unicodedata.east_asian_width(glyph) not in "WF" for glyph in used)
     assert not used & emoji
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ((4, 4, 8), "██▒▒░░░░"),
+        ((0.1, 0.1, 0.1), "█·······"),
+        ((0, 4, 4), "▒▒░░····"),
+        ((16, 16, 16), "████████"),
+        ((0, 0, 0), "········"),
+        ((math.nan, math.inf, 8), "░░░░····"),
+    ],
+)
+def test_parts_side_by_side_are_as_long_as_the_whole(parts: tuple[float, ...], text: str) -> None:
+    named = [(part, glyph, "text") for part, glyph in zip(parts, "█▒░", strict=True)]
+    drawn = "".join(piece for piece, _ in glyphs.stacked(named, 16, 8))
+    assert drawn == text

@@ -64,15 +64,16 @@ def pool(active: float, idle: float, total: float, length: int) -> Line:
 
 
 def stacked(parts: Sequence[tuple[float, str, str]], total: float, length: int) -> Line:
-    """Parts of a whole side by side, each as (amount, glyph, role); what is left is free. Something above
-    zero shows as long as there is room."""
+    """Parts of a whole side by side, each as (amount, glyph, role); what is left is free. The first that is
+    above zero always shows; the others to the nearest cell, so that together they are no longer than all."""
     line: Line = []
     done, amount = 0, 0.0
     for part, glyph, role in parts:
         if not (math.isfinite(part) and math.isfinite(total)) or part <= 0 or total <= 0:
             continue
+        least = 0 if amount else 1
         amount += part
-        until = min(length, max(done + 1, round(amount / total * length)))
+        until = min(length, max(done, least, round(amount / total * length)))
         line.append((glyph * (until - done), role))
         done = until
     return [*line, (FREE * (length - done), "dim")]

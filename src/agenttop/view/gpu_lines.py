@@ -16,6 +16,7 @@ from agenttop.view.gpus import (
     memory_name,
     share_of_link,
     short_name,
+    small_percent,
     util,
     watts,
 )
@@ -120,7 +121,7 @@ def _link(sample: GpuSample) -> str:
         f"{name} {value / divisor:.1f}" for name, value in (("in", into), ("out", out)) if value is not None
     )
     share = share_of_link(sample)
-    used = f", {units.percent(share)}" if share is not None else ""
+    used = f", {small_percent(share)}" if share is not None else ""
     return f"PCIe {rates} {unit}{f' of {words}{used}' if words else ''}"
 
 

@@ -220,10 +220,15 @@ def link(sample: GpuSample) -> Line:
     if share is None:
         return [(words, role)]
     return [
-        (units.percent(share), "warn" if share >= BUSY_LINK else "strong"),
+        (small_percent(share), "warn" if share >= BUSY_LINK else "strong"),
         (" of ", "label"),
         (words, role),
     ]
+
+
+def small_percent(share: float) -> str:
+    """As `percent`, but what is hardly anything is `<0.1 %` and not `0.0 %`."""
+    return "<0.1 %" if 0 < share < 0.0005 else units.percent(share)
 
 
 def reasons_now(sample: GpuSample) -> str:
