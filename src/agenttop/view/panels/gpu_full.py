@@ -78,7 +78,11 @@ def brief(store: Store, sample: GpuSample, width: int) -> Line:
 def _util(sample: GpuSample, gauge: int, cool: bool, name: str) -> list[Line]:
     share = sample.util_fraction
     return [
-        [(f"{name:<6}", "label"), *bar(share, gauge, "good"), (f" {util(sample):>5}", "strong")],
+        [
+            (f"{name:<6}", "label" if name == "util" else "accent"),
+            *bar(share, gauge, "good"),
+            (f" {util(sample):>5}", "strong"),
+        ],
         state_word(sample),
         clock(sample) if cool else hot(sample, margin=True),
         [] if cool or sample.mem_temperature_c is None else _also("mem ", sample.mem_temperature_c),
