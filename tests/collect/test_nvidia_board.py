@@ -349,6 +349,21 @@ class TestComingAndGoing:
         assert "passed into this container" in missing["why"]
         assert "--gpus all" in missing["fix"]
 
+    def test_an_old_package_in_the_place_of_the_real_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Before 12, the package `pynvml` brought a module of its own under the same name."""
+        tmp_path.joinpath("old").mkdir()
+        module = "class NVMLError(Exception):\n    pass\n\n\ndef nvmlInit():\n    pass\n"
+        tmp_path.joinpath("old/pynvml.py").write_text(module)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path / "old"))
+        session = Session(tmp_path)
+        session.card("0000:01:00.0")
+        _, (missing,) = session.do("detect")
+        assert "stands in the place of nvidia-ml-py" in missing["why"]
+        assert missing["fix"].startswith("pip uninstall pynvml")
+        session.end()
+
     def test_the_reasons_of_a_lost_gpu_stay(self, session: Session) -> None:
         session.add(0, field__82=None)
         session.do("open")

@@ -22,6 +22,10 @@ GONE = frozenset({1, 9, 12, 18, 28})
 """Uninitialised, driver not loaded, library not found, library and driver differ, GPU not found."""
 
 NO_PERMISSION, NO_FUNCTION, UNKNOWN = 4, 13, 999
+SHADOWED = -1
+"""No code of NVML: another module answers to the name of nvidia-ml-py's."""
+NEEDED = "nvmlMemory_v2"
+"""What the module of nvidia-ml-py has, and an old package `pynvml` that shadows it has not."""
 MOST_UNKNOWN = 8
 
 WHY_NO_INIT = {
@@ -31,6 +35,10 @@ WHY_NO_INIT = {
     18: (
         "the NVIDIA driver was updated while the old one still runs",
         "reboot, or reload the nvidia kernel modules",
+    ),
+    SHADOWED: (
+        "an old package named pynvml stands in the place of nvidia-ml-py and does not fit the driver",
+        "pip uninstall pynvml, then pip install --force-reinstall nvidia-ml-py",
     ),
     999: ("the NVIDIA driver answers with an unknown error", "run nvidia-smi; a reboot may be needed"),
 }
@@ -71,6 +79,8 @@ class Nvml:
             import pynvml
         except ImportError as error:
             raise DriverGoneError(12) from error
+        if not hasattr(pynvml, NEEDED):
+            raise DriverGoneError(SHADOWED)
         self._pynvml = pynvml
         self.refusals: dict[tuple[str, object], int] = {}
         """Calls that are not made any more, with the code of the refusal."""
