@@ -28,9 +28,15 @@ def header_folder() -> Path | None:
     return next((Path(str(file.locate())).parent for file in files if file.name == "nvml.h"), None)
 
 
-@functools.lru_cache
 def why_not() -> str | None:
-    """Why the library cannot be built here; None when it can."""
+    """Why the library cannot be built here; None when it can. Where AGENTTOP_REQUIRE_NVML is set it must."""
+    why = _why_not()
+    assert why is None or not os.environ.get("AGENTTOP_REQUIRE_NVML"), why
+    return why
+
+
+@functools.lru_cache
+def _why_not() -> str | None:
     if sys.platform != "linux":
         return "the stand-in library is built for Linux"
     if COMPILER is None:
