@@ -10,7 +10,7 @@ from agenttop.collect.gpu.amd.files import Files
 from agenttop.collect.gpu.amd.link import Link, LinkNow, from_metrics
 from agenttop.collect.gpu.amd.memory import Memory
 from agenttop.collect.gpu.amd.metrics import UNKNOWN, Metrics, decode
-from agenttop.collect.gpu.amd.ras import MemoryErrors
+from agenttop.collect.gpu.amd.ras import BadPages
 from agenttop.collect.gpu.amd.reasons import Lacks
 from agenttop.collect.gpu.amd.sensors import Sensors
 from agenttop.collect.gpu.amd.throttling import Counters, reasons_of
@@ -42,7 +42,7 @@ class Card:
         self._memory = Memory(
             self.files, pool=self.apu and self._device != MI300A, shared=self._device == MI300A
         )
-        self._errors = MemoryErrors(self.files)
+        self._pages = BadPages(self.files)
         self._counters = Counters()
         self._energy = Energy()
         self._link = None if self.apu else Link(self.files.folder)
@@ -75,7 +75,7 @@ class Card:
             self._sensors.find()
         self._sensors.slowly(at)
         self._memory.slowly(at)
-        self._errors.look(at)
+        self._pages.look(at)
         figures = self._activity() | self._memory.figures() | self._heat() | self._powered(at)
         figures |= self._held_down(figures) | self._linked(at) | self._health()
         if self.files.lost():
@@ -243,9 +243,7 @@ class Card:
 
     def _health(self) -> Figures:
         return {
-            "ecc_corrected_total": self._errors.corrected,
-            "ecc_uncorrected_total": self._errors.uncorrected,
-            "health": self._errors.health(),
+            "health": self._pages.health(),
         }
 
     def _explain(self, lacks: Lacks) -> None:
@@ -274,7 +272,7 @@ class Card:
         self._explain_fan_and_cap(lacks)
         self._explain_throttle(lacks)
         self._explain_pcie(lacks)
-        why = self._errors.why()
+        why = self._pages.why()
         lacks.add("ecc_corrected_total ecc_uncorrected_total", *why)
 
     def _explain_fan_and_cap(self, lacks: Lacks) -> None:
