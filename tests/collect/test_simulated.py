@@ -303,7 +303,7 @@ UNTOLD = {
     "power_scope", "pcie_source", "pcie_replays_total", "nvlink_links", "nvlink_received_bytes_s",
     "nvlink_sent_bytes_s", "sm_active_fraction", "sm_occupancy_fraction", "tensor_active_fraction",
     "dram_active_fraction", "dram_read_bytes_s", "dram_write_bytes_s", "dram_is_floor", "ecc_corrected_total",
-    "ecc_uncorrected_total", "remapped_rows_total", "health",
+    "ecc_uncorrected_total", "remapped_rows_total", "health", "visible_only",
 }  # fmt: skip
 """What no simulated GPU has."""
 
