@@ -5,6 +5,7 @@ A real node, a real driver, a real llama.cpp server; the unmodified nvidia-ml-py
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,8 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 
 def strip_of(screen: str) -> list[str]:
-    """The lines of the GPU's panel that tell what held it down."""
-    return [line for line in screen.splitlines() if "held" in line or "cap " in line or "thermal" in line]
+    """The line of the GPU's panel that tells what held it down over the last minutes."""
+    return re.findall(r"│ (held .*?) *│", screen)
 
 
 def told(frames: list[Frame]) -> list[tuple[str, str]]:
