@@ -246,3 +246,16 @@ async def test_a_defect_in_a_sampler_is_told_once_and_ends_nothing(monkeypatch: 
             told += of(frames, Event)
             assert of(frames, GpuSample)
         assert [event.text for event in told] == ["the host cannot be sampled: OSError: the disk is gone"]
+
+
+async def test_why_processes_are_not_told_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = Missing(t=1.0, what="gpu/GPU-1:processes", why="2 processes cannot be told apart")
+    async with watching(monkeypatch, Card()) as (watch, clock, _):
+        monkeypatch.setattr(watch._processes, "sample", lambda *_: [])
+        watch._processes.missing = [why]
+        told: list[Missing] = []
+        for _ in range(8):
+            clock.advance(1.0)
+            told += [frame for frame in of(await watch.sample(), Missing) if "processes" in frame.what]
+            await asyncio.sleep(0.02)
+        assert told == [why]

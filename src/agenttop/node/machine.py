@@ -166,6 +166,7 @@ class MachineWatch:
         self._numbers = Numbers()
         self._missing = Changes()
         self._host_missing = Changes()
+        self._process_missing = Changes()
         self._hardware_missing: list[Missing] = []
         self._defects: set[str] = set()
         """What has been told already."""
@@ -257,7 +258,8 @@ class MachineWatch:
         holders = {gpu: held for watch in self._gpus for gpu, held in watch.reading.holders.items()}
 
         def look() -> list[Frame]:
-            return list(self._processes.sample(t, engines, holders))
+            samples = self._processes.sample(t, engines, holders)
+            return [*samples, *self._process_missing.of(t, self._processes.missing)]
 
         self._process_look = self._process_worker.start(look)
 
