@@ -51,6 +51,8 @@ FIELD_WORDS = {
     "queue": "time in the queue",
     "memory_bytes": "memory",
     "gpu_memory_bytes": "GPU memory",
+    "process_read_bytes_s": "reads of its processes",
+    "process_pss_bytes": "memory of its processes, shared pages divided",
     "weights_bytes": "size of the weights",
     "weights_active_bytes": "weights read per token",
     **FIGURES_OF_GPUS,
