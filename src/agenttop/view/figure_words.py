@@ -56,7 +56,6 @@ FIGURES_OF_GPUS = {
     "health": "health",
     "processes": "processes on it",
     "holders": "memory by process",
-    "processes": "processes",
     "energy_source": "energy counter",
     "gpu_memory": "memory by process",
     "driver": "driver",
