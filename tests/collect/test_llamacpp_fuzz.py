@@ -75,7 +75,7 @@ def mutated(body: bytes, dice: random.Random) -> bytes:
     if way < 0.3:
         damaged = bytearray(body)
         for _ in range(dice.randint(1, 8)):
-            place = dice.randrange(len(damaged))
+            place = dice.randrange(len(damaged) + 1)  # a damage before may have left nothing
             damaged[place : place + dice.randint(0, 40)] = dice.randbytes(dice.randint(0, 6))
         return bytes(damaged)
     try:
