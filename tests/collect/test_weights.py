@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import math
 import os
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenttop.collect.process import Command
-from agenttop.collect.weights import UnknownWeightsError, WeightsOf, files, gguf, measure, safetensors
+from agenttop.collect.weights import (
+    UnknownWeightsError,
+    WeightsOf,
+    files,
+    ggml_types,
+    gguf,
+    measure,
+    safetensors,
+)
 from agenttop.collect.weights.sizes import add_up
 from agenttop.model.frames import EngineSample
 
@@ -41,9 +52,29 @@ def gguf_file(tensors: dict[str, int], **facts: Any) -> bytes:
     head += b"".join(text(key.replace("__", ".")) + value(told) for key, told in facts.items())
     offset = 0
     for name, size in tensors.items():
-        head += text(name) + struct.pack("<IQQIQ", 2, 32, size // 32, 0, offset)
+        head += text(name) + struct.pack("<IQQIQ", 2, 32, size // 32, 24, offset)
         offset += -(-size // 32) * 32
     return head + b"\0" * (-len(head) % 32) + b"\0" * offset
+
+
+def tensors_of(*each: tuple[int, tuple[int, ...]], before: Sequence[tuple[bytes, int]] = ()) -> bytes:
+    """A file of (type, sizes) tensors of one byte an element; `before`: how a first one is told, its bytes."""
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(each) + len(before), 0)
+    offset = 0
+    for told, size in before:
+        head += text("other.w") + told
+        offset += size
+    for index, (kind, sizes) in enumerate(each):
+        head += (
+            text(f"blk.{index}.w") + struct.pack("<I", len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes)
+        )
+        head += struct.pack("<IQ", kind, offset)
+        offset += -(-math.prod(sizes) // 32) * 32
+    return head + b"\0" * (-len(head) % 32) + b"\0" * offset
+
+
+def read_gguf(content: bytes) -> dict[str, int]:
+    return gguf.read(io.BytesIO(content), len(content))[0]
 
 
 def safetensors_file(tensors: dict[str, int]) -> bytes:
@@ -132,10 +163,41 @@ class TestGguf:
         with pytest.raises(UnknownWeightsError, match=why):
             at(root, "-m", "m.gguf")
 
+    @pytest.mark.parametrize(
+        ("kind", "sizes", "length"),
+        [
+            (0, (8,), 32),
+            (30, (8, 4), 64),
+            (12, (512, 2), 4 * 144),
+            (14, (256,), 210),
+            (39, (64, 3), 2 * 3 * 17),
+        ],
+    )
+    def test_bytes_follow_from_the_type(self, kind: int, sizes: tuple[int, ...], length: int) -> None:
+        assert ggml_types.size_of(kind, sizes) == length
+
+    def test_a_row_of_broken_blocks_has_no_size(self) -> None:
+        assert ggml_types.size_of(12, (255, 2)) is None
+        assert ggml_types.size_of(12, ()) is None
+        assert ggml_types.size_of(4, (256,)) is None
+
+    def test_padding_is_no_weight(self, root: Path) -> None:
+        content = tensors_of((24, (33,)), (24, (40,)))
+        assert read_gguf(content) == {"blk.0.w": 33, "blk.1.w": 40}
+
+    def test_a_type_that_others_use_otherwise_counts_by_the_layout(self) -> None:
+        """`Q2_0` of one build has blocks of 128, of another of 64: by its type it would be larger."""
+        first = struct.pack("<IQIQ", 1, 1280, 42, 0)
+        content = tensors_of((24, (32,)), before=[(first, 192)])
+        assert read_gguf(content) == {"other.w": 192, "blk.0.w": 32}
+
+    def test_a_file_that_was_not_loaded_down_to_its_end(self) -> None:
+        content = tensors_of((24, (33,)), (24, (400,)))
+        with pytest.raises(gguf.NotGgufError, match="ends before its last tensor"):
+            read_gguf(content[:-100])
+
     @given(st.binary(max_size=400), st.integers(0, 400))
     def test_no_file_does_harm(self, junk: bytes, place: int) -> None:
-        import io
-
         whole = gguf_file(DENSE)
         for content in (junk, b"GGUF" + junk, whole[:place] + junk + whole[place:]):
             try:
@@ -184,8 +246,6 @@ class TestSafetensors:
 
     @given(st.binary(max_size=300))
     def test_no_file_does_harm(self, junk: bytes) -> None:
-        import io
-
         for content in (junk, struct.pack("<Q", len(junk)) + junk):
             try:
                 tensors = safetensors.read(io.BytesIO(content), len(content))

@@ -1,14 +1,17 @@
 """The header of a GGUF file: names and sizes of its tensors, and how many experts there are.
 
-Source: the GGUF specification of ggml. A size is the distance to the next tensor's offset, so that no table
-of the many quantisations is needed; what is lost is the padding, 32 bytes a tensor.
+Source: the GGUF specification of ggml. A size follows from a tensor's type, and has to fit the offsets: for a
+type that is not known, or means something else in the build that wrote the file, the distance to the next
+tensor counts, padding and all.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO
+from collections.abc import Mapping
+from typing import BinaryIO, NamedTuple
 
+from agenttop.collect.weights import ggml_types
 from agenttop.collect.weights.sizes import Weights, add_up
 
 MAGIC = b"GGUF"
@@ -16,6 +19,7 @@ LONGEST_HEADER = 256 * 1024**2
 """A vocabulary of a million words takes some 30 MB."""
 MOST_TENSORS, MOST_KEYS, MOST_VALUES = 100_000, 10_000, 5_000_000
 LONGEST_NAME = 4096
+MOST_DIMENSIONS = 8
 STRING, ARRAY = 8, 9
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 """Type of a value to its bytes."""
@@ -53,6 +57,17 @@ class _Reader:
             return ""
         return self.take(length).decode(errors="replace")
 
+    def skip_texts(self, count: int) -> None:
+        """Read over a list of texts: a vocabulary has some hundred thousand."""
+        read, most = self._file.read, LONGEST_HEADER
+        for _ in range(count):
+            length = int.from_bytes(read(8), "little")
+            self.at += 8 + length
+            if self.at > most:
+                raise NotGgufError("its header is longer than any")
+            if len(read(length)) != length:
+                raise NotGgufError("it ends in the middle of its header")
+
     def skip(self, count: int) -> None:
         while count > 0:
             step = min(count, 1 << 20)
@@ -80,22 +95,47 @@ def read(file: BinaryIO, size: int) -> tuple[dict[str, int], dict[str, int | str
         value = _value(reader, reader.number("<I"))
         if value is not None:
             facts[key] = value
-    offsets: list[tuple[int, str]] = []
+    placed: list[_Placed] = []
     for _ in range(tensors):
         name = reader.text()
         dimensions = reader.number("<I")
-        if dimensions > 8:
+        if dimensions > MOST_DIMENSIONS:
             raise NotGgufError("a tensor of it has too many dimensions")
-        reader.take(8 * dimensions + 4)
-        offsets.append((reader.number("<Q"), name))
-    alignment = facts.get("general.alignment", 32)
-    step = alignment if isinstance(alignment, int) and 0 < alignment <= 1 << 20 else 32
-    begin = -(-reader.at // step) * step
-    offsets.sort()
-    ends = [*(offset for offset, _ in offsets[1:]), max(0, size - begin)]
-    if offsets and offsets[-1][0] > ends[-1]:
-        raise NotGgufError("it ends before its last tensor")
-    return {name: end - offset for (offset, name), end in zip(offsets, ends, strict=True)}, facts
+        sizes = struct.unpack(f"<{dimensions}Q", reader.take(8 * dimensions))
+        kind = reader.number("<I")
+        placed.append(_Placed(reader.number("<Q"), name, ggml_types.size_of(kind, sizes)))
+    step = _alignment(facts)
+    return _sizes(placed, step, size - -(-reader.at // step) * step), facts
+
+
+class _Placed(NamedTuple):
+    """A tensor: where its data begin, and how long they are by its type."""
+
+    offset: int
+    name: str
+    length: int | None
+
+
+def _alignment(facts: Mapping[str, int | str]) -> int:
+    told = facts.get("general.alignment", 32)
+    return told if isinstance(told, int) and 0 < told <= 1 << 20 else 32
+
+
+def _sizes(placed: list[_Placed], step: int, room: int) -> dict[str, int]:
+    """Tensor to bytes, with `room` bytes for the data of all. Raises NotGgufError where they do not fit in."""
+    placed.sort(key=lambda each: each.offset)
+    found: dict[str, int] = {}
+    for index, (offset, name, length) in enumerate(placed):
+        last = index + 1 == len(placed)
+        end = room if last else placed[index + 1].offset
+        if offset > room or (last and length is not None and length > room - offset):
+            raise NotGgufError("it ends before its last tensor does")
+        if name in found:
+            raise NotGgufError("two tensors of it have one name")
+        distance = end - offset
+        fits = length is not None and (last or length <= distance < length + step)
+        found[name] = length if fits and length is not None else distance
+    return found
 
 
 def _value(reader: _Reader, kind: int, depth: int = 0) -> int | str | None:
@@ -114,6 +154,8 @@ def _value(reader: _Reader, kind: int, depth: int = 0) -> int | str | None:
         raise NotGgufError("a list in it is longer than any")
     if inner in SCALARS:
         reader.skip(count * SCALARS[inner])
+    elif inner == STRING:
+        reader.skip_texts(count)
     else:
         for _ in range(count):
             _value(reader, inner, depth + 1)
