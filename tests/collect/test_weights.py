@@ -58,7 +58,7 @@ def gguf_file(tensors: dict[str, int], **facts: Any) -> bytes:
 
 
 def tensors_of(*each: tuple[int, tuple[int, ...]], before: Sequence[tuple[bytes, int]] = ()) -> bytes:
-    """A file of (type, sizes) tensors of one byte an element; `before`: how a first one is told, its bytes."""
+    """A file of (type, sizes) tensors of one byte an element; `before`: how a first is told, its bytes."""
     head = struct.pack("<4sIQQ", b"GGUF", 3, len(each) + len(before), 0)
     offset = 0
     for told, size in before:
@@ -236,6 +236,19 @@ class TestSafetensors:
         self.folder(root, {"quantization_config": {"quant_method": "awq"}}, {"a.weight": 100})
         assert at(root, "serve", "/models/m", "--quantization", "awq").total == 100
 
+    def test_numbers_of_32_bits_are_mostly_loaded_as_16(self, root: Path) -> None:
+        folder = self.folder(root, {}, {"a.weight": 100})
+        path = next(folder.glob("*.safetensors"))
+        path.write_bytes(path.read_bytes().replace(b"F16", b"F32"))
+        with pytest.raises(UnknownWeightsError, match="32 bits"):
+            at(root, "serve", "/models/m")
+
+    def test_tensors_that_overlap_are_a_mistake(self) -> None:
+        whole = safetensors_file({"a.weight": 100, "b.weight": 100})
+        content = whole.replace(b"[100, 200]", b"[ 99, 200]")
+        with pytest.raises(safetensors.NotSafetensorsError, match="overlap"):
+            safetensors.read(io.BytesIO(content), len(content))
+
     def test_a_name_in_the_cache_of_the_servers_user(self, root: Path) -> None:
         snapshot = root / "home/you/.cache/huggingface/hub/models--org--name/snapshots/abc"
         snapshot.mkdir(parents=True)
@@ -251,8 +264,81 @@ class TestSafetensors:
                 tensors = safetensors.read(io.BytesIO(content), len(content))
             except safetensors.NotSafetensorsError:
                 continue
-            assert all(size >= 0 for size in tensors.values())
-        safetensors.experts(junk)
+            assert all(size >= 0 for size in tensors.sizes.values())
+        safetensors.read_config(junk)
+
+
+def weigh(config: dict[str, Any], *tensors: str) -> tuple[int, int | None]:
+    """(all, read for a token) of a model whose tensors take 1, 10, 100, ... bytes in this order."""
+    sizes = {name: 10**place for place, name in enumerate(tensors)}
+    found = safetensors.weigh(sizes, json.dumps(config).encode())
+    return found.total, found.active
+
+
+class TestWhatATokenReads:
+    def test_an_output_that_is_stored_and_not_loaded(self) -> None:
+        names = ("model.embed_tokens.weight", "lm_head.weight", "model.norm.weight")
+        assert weigh({"tie_word_embeddings": True}, *names) == (101, 101)
+        assert weigh({"tie_word_embeddings": False}, *names) == (111, 110)
+        assert weigh({}, *names) == (111, 110)
+
+    def test_a_model_whose_output_goes_by_another_name(self) -> None:
+        names = ("model.embed_tokens.weight", "model.unembed.weight")
+        assert weigh({"tie_word_embeddings": False}, *names) == (11, 10)
+        assert weigh({}, *names) == (11, 11)
+
+    def test_two_words_on_the_output_are_none(self) -> None:
+        config = {"tie_word_embeddings": False, "text_config": {"tie_word_embeddings": True}}
+        assert weigh(config, "model.embed_tokens.weight", "lm_head.weight") == (11, 10)
+
+    @pytest.mark.parametrize(
+        "name",
+        ["per_layer_token_embd.weight", "model.language_model.embed_tokens_per_layer.weight", "wpe.weight"],
+    )
+    def test_a_table_of_rows_is_no_output(self, name: str) -> None:
+        assert weigh({}, "token_embd.weight", name) == (11, 1)
+
+    @pytest.mark.parametrize(
+        "name", ["lm_head.qweight", "lm_head.weight_packed", "language_model.lm_head.weight"]
+    )
+    def test_a_quantised_output_is_one(self, name: str) -> None:
+        assert weigh({}, "model.embed_tokens.weight", name) == (11, 10)
+
+    def test_layers_that_predict_further_tokens(self) -> None:
+        config = {"num_hidden_layers": 2, "num_nextn_predict_layers": 1}
+        names = ("model.layers.1.mlp.up_proj.weight", "model.layers.2.mlp.up_proj.weight", "mtp.fc.weight")
+        assert weigh(config, *names) == (111, 1)
+        assert weigh({"num_hidden_layers": 2}, *names) == (111, 11)
+
+    def test_experts_by_their_names(self) -> None:
+        config = {"num_experts": 10, "num_experts_per_tok": 1}
+        names = ("a.weight", "model.layers.0.mlp.switch_mlp.up_proj.weight", "blk.0.ffn_up_exps.weight")
+        assert weigh(config, *names) == (111, 12)
+
+    def test_experts_that_are_told_and_not_found_leave_it_open(self) -> None:
+        config = {"num_experts": 10, "num_experts_per_tok": 1}
+        assert weigh(config, "model.layers.0.feed_forward.w.weight") == (1, None)
+
+    def test_a_dense_model_of_a_family_with_experts(self) -> None:
+        assert weigh({"num_experts": 1, "num_experts_per_tok": 1}, "model.layers.0.w.weight") == (1, 1)
+
+    def test_gguf_layers_that_predict_further_tokens(self) -> None:
+        facts: dict[str, int | str] = {
+            "general.architecture": "x",
+            "x.block_count": 3,
+            "x.nextn_predict_layers": 1,
+        }
+        tensors = {"blk.1.attn_q.weight": 1, "blk.2.attn_q.weight": 10, "output_norm.weight": 100}
+        assert gguf.weigh(tensors, facts).active == 101
+
+    def test_the_server_may_be_told_to_use_more_experts(self) -> None:
+        facts: dict[str, int | str] = {
+            "general.architecture": "x",
+            "x.expert_count": 8,
+            "x.expert_used_count": 2,
+        }
+        assert gguf.weigh({"blk.1.ffn_up_exps.weight": 800}, facts).active == 200
+        assert gguf.weigh({"blk.1.ffn_up_exps.weight": 800}, facts, 4).active == 400
 
 
 def test_what_is_no_regular_file_is_not_opened(root: Path) -> None:
@@ -325,4 +411,5 @@ async def test_a_real_server_and_its_model(llama_server: Any) -> None:
     told = llama_server.json("/v1/models")["data"][0]["meta"]["size"]
     assert found.weights_bytes == pytest.approx(told, rel=0.01), "what the server itself says"
     assert found.weights_active_bytes is not None
+    assert found.weights_bytes is not None
     assert 0 < found.weights_active_bytes <= found.weights_bytes

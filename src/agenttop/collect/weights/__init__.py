@@ -65,9 +65,14 @@ def _of_safetensors(paths: list[Path], command: Command) -> Weights:
     if files.quantised_at_load(command) and not safetensors.is_quantised(config):
         raise UnknownWeightsError("its weights are quantised as they are loaded: the files are larger")
     tensors: dict[str, int] = {}
+    wide = 0
     for path in paths:
         with os.fdopen(files.open_regular(path), "rb") as file:
-            tensors |= safetensors.read(file, os.fstat(file.fileno()).st_size)
+            found = safetensors.read(file, os.fstat(file.fileno()).st_size)
+        tensors |= found.sizes
+        wide += found.wide
+    if 2 * wide > sum(tensors.values()):
+        raise UnknownWeightsError("its files hold 32 bits a weight, of which servers mostly load 16")
     return safetensors.weigh(tensors, config)
 
 

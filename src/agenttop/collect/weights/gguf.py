@@ -61,11 +61,12 @@ class _Reader:
         """Read over a list of texts: a vocabulary has some hundred thousand."""
         read, most = self._file.read, LONGEST_HEADER
         for _ in range(count):
-            length = int.from_bytes(read(8), "little")
+            head = read(8)
+            length = int.from_bytes(head, "little")
             self.at += 8 + length
             if self.at > most:
                 raise NotGgufError("its header is longer than any")
-            if len(read(length)) != length:
+            if len(head) != 8 or len(read(length)) != length:
                 raise NotGgufError("it ends in the middle of its header")
 
     def skip(self, count: int) -> None:
@@ -122,7 +123,7 @@ def _alignment(facts: Mapping[str, int | str]) -> int:
 
 
 def _sizes(placed: list[_Placed], step: int, room: int) -> dict[str, int]:
-    """Tensor to bytes, with `room` bytes for the data of all. Raises NotGgufError where they do not fit in."""
+    """Tensor to bytes, `room` for all of their data. Raises NotGgufError where they do not fit in."""
     placed.sort(key=lambda each: each.offset)
     found: dict[str, int] = {}
     for index, (offset, name, length) in enumerate(placed):
@@ -162,9 +163,25 @@ def _value(reader: _Reader, kind: int, depth: int = 0) -> int | str | None:
     return None
 
 
-def weigh(tensors: dict[str, int], facts: dict[str, int | str]) -> Weights:
-    """The sizes of a model, from all its files together; `facts` of the first."""
-    architecture = facts.get("general.architecture", "")
-    counts = [facts.get(f"{architecture}.{name}") for name in ("expert_count", "expert_used_count")]
-    experts, used = (count if isinstance(count, int) and count > 0 else None for count in counts)
-    return add_up(tensors, experts, used, "gguf")
+def weigh(
+    tensors: Mapping[str, int], facts: Mapping[str, int | str], experts_used: int | None = None
+) -> Weights:
+    """The sizes of a model, from all its files together.
+
+    Args:
+        tensors: name to bytes.
+        facts: of the first file.
+        experts_used: what the server was told to use instead of what the file says.
+    """
+    experts, used, blocks, ahead = (
+        _count(facts, name)
+        for name in ("expert_count", "expert_used_count", "block_count", "nextn_predict_layers")
+    )
+    first_unused = blocks - ahead if blocks and ahead and ahead < blocks else None
+    return add_up(tensors, experts, experts_used or used, "gguf", layers=first_unused)
+
+
+def _count(facts: Mapping[str, int | str], name: str) -> int | None:
+    """A number of the model's architecture, above 0."""
+    told = facts.get(f"{facts.get('general.architecture', '')}.{name}")
+    return told if isinstance(told, int) and 0 < told < 10**6 else None

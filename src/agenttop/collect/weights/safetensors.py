@@ -1,31 +1,50 @@
 """The header of a safetensors file, and the numbers of experts of a model's config.json.
 
-Source: the safetensors format: eight bytes with the length of a JSON object, then the object: name to
-`dtype`, `shape` and `data_offsets`.
+Sources: config.json as transformers writes it; the safetensors format: eight bytes with the length of a JSON
+object, then the object: name to `dtype`, `shape` and `data_offsets`.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import msgspec
 
 from agenttop.collect.weights.sizes import Weights, add_up
 
-LONGEST_HEADER = 100 * 1000**2
-"""The format's own limit."""
+LONGEST_HEADER = 16 * 1024**2
+"""Some hundred thousand tensors; the format allows 100 MB."""
 LONGEST_CONFIG = 4 * 1024**2
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-USED = ("num_experts_per_tok", "moe_topk", "num_experts_per_token")
+USED = ("num_experts_per_tok", "moe_topk", "experts_per_token", "num_experts_per_token")
+WIDE = ("F32", "F64")
+AHEAD = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers")
 
 
 class NotSafetensorsError(Exception):
     """The file is none, or is damaged: one clause."""
 
 
-def read(file: BinaryIO, size: int) -> dict[str, int]:
-    """Tensor to bytes of one file of `size` bytes. Raises NotSafetensorsError, OSError."""
+class Tensors(msgspec.Struct, frozen=True):
+    """What a file holds."""
+
+    sizes: dict[str, int]
+    """Name to bytes."""
+    wide: int
+    """Bytes of those with 32 bits a number, or more."""
+
+
+class _Told(msgspec.Struct):
+    """One tensor; of `__metadata__` nothing is read."""
+
+    dtype: str = ""
+    data_offsets: tuple[int, int] | None = None
+
+
+def read(file: BinaryIO, size: int) -> Tensors:
+    """The tensors of one file of `size` bytes. Raises NotSafetensorsError, OSError."""
     head = file.read(8)
     if len(head) != 8:
         raise NotSafetensorsError("it is too short")
@@ -33,42 +52,58 @@ def read(file: BinaryIO, size: int) -> dict[str, int]:
     if not 2 <= length <= min(LONGEST_HEADER, size - 8):
         raise NotSafetensorsError("its header has an impossible length")
     try:
-        found = msgspec.json.decode(file.read(length), type=dict[str, Any])
+        found = msgspec.json.decode(file.read(length), type=dict[str, _Told])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise NotSafetensorsError("its header is no JSON object") from None
+        raise NotSafetensorsError("its header is none") from None
     room = size - 8 - length
-    tensors: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    wide = 0
     for name, told in found.items():
         if name == "__metadata__":
             continue
-        size_of = _size(told.get("data_offsets") if isinstance(told, dict) else None, room)
-        if size_of is None:
+        begin, end = told.data_offsets or (-1, -1)
+        if not 0 <= begin <= end <= room:
             raise NotSafetensorsError("a tensor of it lies outside of the file")
-        tensors[name] = size_of
-    return tensors
+        sizes[name] = end - begin
+        wide += end - begin if told.dtype in WIDE else 0
+    if sum(sizes.values()) > room:
+        raise NotSafetensorsError("tensors of it overlap")
+    return Tensors(sizes, wide)
 
 
-def _size(told: Any, room: int) -> int | None:
-    """From begin and end within the data; None for what is no such pair."""
-    if not isinstance(told, list) or len(told) != 2 or not all(type(each) is int for each in told):
-        return None
-    begin, end = told
-    return end - begin if 0 <= begin <= end <= room else None
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of a config.json; None where it does not say."""
+
+    experts: int | None = None
+    """Experts of a layer, and below those that work on a token."""
+    used: int | None = None
+    layers: int | None = None
+    """That are run, where further ones only predict more tokens."""
+    tied: bool | None = None
+    """Whether the output layer is the input embedding."""
 
 
-def experts(config: bytes) -> tuple[int | None, int | None]:
-    """(experts of a layer, used by a token); None where the file does not say."""
+def read_config(text: bytes) -> Config:
+    """Nothing but None where it is no config."""
     try:
-        found = msgspec.json.decode(config, type=dict[str, Any])
+        found = msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None, None
+        return Config()
     inner = found.get("text_config")
     places = [found, inner if isinstance(inner, dict) else {}]
-    numbers = []
-    for names in (EXPERTS, USED):
+
+    def number(*names: str) -> int | None:
         values = [place.get(name) for place in places for name in names]
-        numbers.append(next((value for value in values if type(value) is int and 0 < value < 10**6), None))
-    return numbers[0], numbers[1]
+        return next((value for value in values if type(value) is int and 0 < value < 10**6), None)
+
+    ties = [place.get("tie_word_embeddings") for place in places]
+    said = {tie for tie in ties if isinstance(tie, bool)}
+    return Config(
+        experts=number(*EXPERTS),
+        used=number(*USED),
+        layers=number("num_hidden_layers") if number(*AHEAD) else None,
+        tied=said.pop() if len(said) == 1 else None,
+    )
 
 
 def is_quantised(config: bytes) -> bool:
@@ -76,6 +111,7 @@ def is_quantised(config: bytes) -> bool:
     return b'"quantization_config"' in config or b'"compression_config"' in config
 
 
-def weigh(tensors: dict[str, int], config: bytes) -> Weights:
+def weigh(tensors: Mapping[str, int], config: bytes) -> Weights:
     """The sizes of a model, from all its files together."""
-    return add_up(tensors, *experts(config), "safetensors")
+    told = read_config(config)
+    return add_up(tensors, told.experts, told.used, "safetensors", layers=told.layers, tied=told.tied)
