@@ -16,17 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agenttop.collect.weights as weights_module
 from agenttop.collect.process import Command
-from agenttop.collect.weights import (
-    UnknownWeightsError,
-    WeightsOf,
-    files,
-    ggml_types,
-    gguf,
-    measure,
-    safetensors,
-)
-from agenttop.collect.weights.sizes import add_up
+from agenttop.collect.weights import WeightsOf, files, folder, ggml_types, gguf, safetensors
+from agenttop.collect.weights.measured import UnknownWeightsError, measure
+from agenttop.collect.weights.sizes import Weights, add_up
 from agenttop.model.frames import EngineSample
 
 PID = 4711
@@ -140,6 +134,41 @@ class TestGguf:
         with pytest.raises(UnknownWeightsError, match="cannot be read"):
             at(root, "-m", "m-00001-of-00002.gguf")
 
+    def test_the_command_line_says_how_many_experts_are_used(self, root: Path) -> None:
+        facts = {"tiny.expert_count": 64, "tiny.expert_used_count": 8}
+        (root / "models/m.gguf").write_bytes(gguf_file(SPARSE, **facts))
+        found = at(root, "-m", "m.gguf", "--override-kv", "tiny.expert_used_count=int:16")
+        assert (found.experts_used, found.active) == (16, 320 + 64 + 6400 // 4)
+        assert at(root, "-m", "m.gguf").experts_used == 8
+
+    def test_a_file_that_its_name_does_not_tell(self, root: Path) -> None:
+        """Ollama's go by what is in them."""
+        (root / "models/sha256-0123").write_bytes(gguf_file(DENSE))
+        assert at(root, "--model", "/models/sha256-0123").total == 4800
+        (root / "models/notes").write_bytes(b"nothing of the kind")
+        with pytest.raises(UnknownWeightsError, match="cannot be seen"):
+            at(root, "--model", "/models/notes")
+
+    def test_a_model_named_by_a_variable(self, root: Path) -> None:
+        (root / "models/m.gguf").write_bytes(gguf_file(DENSE))
+        (root / "proc" / str(PID) / "environ").write_bytes(b"LLAMA_ARG_MODEL=/models/m.gguf\0")
+        assert at(root).total == 4800
+
+    def test_a_file_that_has_changed_is_read_again(self, root: Path) -> None:
+        path = root / "models/m.gguf"
+        path.write_bytes(gguf_file(DENSE))
+        assert at(root, "-m", "m.gguf").total == 4800
+        path.write_bytes(gguf_file({**DENSE, "output.weight": 3200}))
+        assert at(root, "-m", "m.gguf").total == 8000
+
+    def test_a_file_that_stays_the_same_is_read_once(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "models/m.gguf").write_bytes(gguf_file(DENSE))
+        first = at(root, "-m", "m.gguf")
+        monkeypatch.setattr(gguf, "read", None)
+        assert at(root, "-m", "m.gguf") is first
+
     def test_a_model_that_only_the_memory_map_shows(self, root: Path) -> None:
         (root / "models/m.gguf").write_bytes(gguf_file(DENSE))
         (root / "models/draft.gguf").write_bytes(gguf_file({"token_embd.weight": 32}))
@@ -249,6 +278,55 @@ class TestSafetensors:
         with pytest.raises(safetensors.NotSafetensorsError, match="overlap"):
             safetensors.read(io.BytesIO(content), len(content))
 
+    def test_a_part_that_is_not_there_leaves_it_open(self, root: Path) -> None:
+        place = self.folder(root, {}, {"a.weight": 100}, {"b.weight": 100}, {"c.weight": 100})
+        (place / "model-00002-of-00003.safetensors").unlink()
+        with pytest.raises(UnknownWeightsError, match="2 of 3 parts"):
+            at(root, "serve", "/models/m")
+
+    def test_weights_that_lie_there_twice_count_once(self, root: Path) -> None:
+        place = self.folder(root, {}, {"a.weight": 100}, {"b.weight": 100})
+        (place / "consolidated.safetensors").write_bytes(safetensors_file({"x.weight": 200}))
+        (place / "adapter_model.safetensors").write_bytes(safetensors_file({"y.weight": 8}))
+        assert at(root, "serve", "/models/m").total == 200
+
+    def test_an_adapter_is_no_model(self, root: Path) -> None:
+        place = root / "models/adapter"
+        place.mkdir()
+        (place / "adapter_model.safetensors").write_bytes(safetensors_file({"y.weight": 8}))
+        assert folder.weights_in(place) == []
+
+    def test_the_revision_that_a_server_was_told(self, root: Path) -> None:
+        model = root / "home/you/.cache/huggingface/hub/models--org--name"
+        for commit, size in (("abc", 100), ("def", 200)):
+            (model / "snapshots" / commit).mkdir(parents=True)
+            content = safetensors_file({"a.weight": size})
+            (model / "snapshots" / commit / "model.safetensors").write_bytes(content)
+        (model / "refs").mkdir()
+        (model / "refs/main").write_text("abc")
+        (model / "refs/v2").write_text("def\n")
+        assert at(root, "serve", "org/name").total == 100
+        assert at(root, "serve", "org/name", "--revision", "v2").total == 200
+        assert at(root, "serve", "org/name", "--revision", "def").total == 200
+        for wrong in ("other", "../../../../../../models"):
+            with pytest.raises(UnknownWeightsError, match="cannot be seen"):
+                at(root, "serve", "org/name", "--revision", wrong)
+
+    @pytest.mark.parametrize(
+        ("variable", "place"),
+        [
+            ("HF_HUB_CACHE=/cache", "cache"),
+            ("HF_HOME=/cache", "cache/hub"),
+            ("XDG_CACHE_HOME=/c", "c/huggingface/hub"),
+        ],
+    )
+    def test_a_cache_of_another_name(self, root: Path, variable: str, place: str) -> None:
+        (root / "proc" / str(PID) / "environ").write_bytes(f"HOME=/home/you\0{variable}\0".encode())
+        snapshot = root / place / "models--org--name/snapshots/abc"
+        snapshot.mkdir(parents=True)
+        (snapshot / "model.safetensors").write_bytes(safetensors_file({"a.weight": 100}))
+        assert at(root, "serve", "org/name").total == 100
+
     def test_a_name_in_the_cache_of_the_servers_user(self, root: Path) -> None:
         snapshot = root / "home/you/.cache/huggingface/hub/models--org--name/snapshots/abc"
         snapshot.mkdir(parents=True)
@@ -350,6 +428,52 @@ def test_what_is_no_regular_file_is_not_opened(root: Path) -> None:
         os.close(files.open_regular(root / "models/m.gguf"))
 
 
+class TestContainers:
+    def test_names_of_a_process_count_from_its_own_root(self, root: Path) -> None:
+        own = root / "container/models"
+        own.mkdir(parents=True)
+        (root / "proc" / str(PID) / "root").symlink_to(root / "container")
+        (own / "m.gguf").write_bytes(gguf_file(DENSE))
+        (root / "models/m.gguf").write_bytes(gguf_file({**DENSE, "output.weight": 3200}))
+        assert at(root, "-m", "/models/m.gguf").total == 4800
+
+    @pytest.mark.parametrize(
+        ("group", "seen"),
+        [
+            ("0::/system.slice/llama.service", True),
+            ("0::/system.slice/docker-0123.scope", False),
+            (None, False),
+        ],
+    )
+    def test_where_they_may_not_be_looked_at(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, group: str | None, seen: bool
+    ) -> None:
+        """Another user's service has our folders; what is in a container has not."""
+        (root / "models/m.gguf").write_bytes(gguf_file(DENSE))
+        process = root / "proc" / str(PID)
+        if group is not None:
+            (process / "cgroup").write_text(group)
+        as_it_is = os.stat
+
+        def refused(path: Any, *args: Any, **options: Any) -> os.stat_result:
+            if path == process / "root":
+                raise PermissionError(13, "Permission denied")
+            return as_it_is(path, *args, **options)
+
+        monkeypatch.setattr(os, "stat", refused)
+        if seen:
+            assert at(root, "-m", "/models/m.gguf").total == 4800
+        else:
+            with pytest.raises(UnknownWeightsError, match="cannot be seen"):
+                at(root, "-m", "/models/m.gguf")
+
+
+@given(st.lists(st.text(max_size=30), max_size=4))
+def test_no_command_line_does_harm(words: list[str]) -> None:
+    with pytest.raises(UnknownWeightsError):
+        measure(0, Command(["llama-server", "--model", *words]), Path("/nowhere/at/all"))
+
+
 def test_the_environment_of_a_process_is_not_kept(root: Path) -> None:
     with pytest.raises(UnknownWeightsError) as error:
         at(root, "serve", "org/name")
@@ -395,6 +519,47 @@ async def test_what_an_engine_tells_itself_stays() -> None:
     weights = WeightsOf(URL)
     told = sample(weights_bytes=10, weights_active_bytes=5, weights_from="engine")
     assert weights.add(told) == (told, [])
+
+
+async def test_sizes_go_with_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        weights_module, "measure_at", lambda url, pid: Weights(total=9, active=4, source="gguf")
+    )
+    weights = WeightsOf(URL)
+    weights.add(sample())
+    for _ in range(100):
+        await asyncio.sleep(0.01)
+        found, missing = weights.add(sample())
+        if found.weights_bytes is not None:
+            break
+    assert (found.weights_bytes, found.weights_active_bytes, found.weights_from, missing) == (
+        9,
+        4,
+        "gguf",
+        [],
+    )
+    found, missing = weights.add(sample(pid=None))
+    assert found.weights_bytes is None
+    assert [frame.what for frame in missing] == [f"{URL}:weights_bytes"]
+    await weights.close()
+
+
+async def test_a_size_that_lacks_its_active_part_has_a_reason_of_its_own() -> None:
+    remote = "http://192.0.2.7:8000"
+    weights = WeightsOf(remote)
+    _, missing = weights.add(sample(pid=None))
+    assert [(frame.what, frame.why is None) for frame in missing] == [(f"{remote}:weights_bytes", False)]
+    found, missing = weights.add(sample(pid=None, weights_bytes=10, weights_from="engine"))
+    assert found.weights_bytes == 10
+    told = [(frame.what, frame.why is None) for frame in missing]
+    assert told == [(f"{remote}:weights_bytes", True), (f"{remote}:weights_active_bytes", False)]
+    _, missing = weights.add(sample(weights_bytes=10, weights_active_bytes=5, weights_from="engine"))
+    assert [(frame.what, frame.why) for frame in missing] == [(f"{remote}:weights_active_bytes", None)]
+
+
+async def test_all_weights_named_without_the_active_ones() -> None:
+    _, missing = WeightsOf(URL, 5_500, None).add(sample())
+    assert [frame.what for frame in missing] == [f"{URL}:weights_active_bytes"]
 
 
 @pytest.mark.engine

@@ -1,79 +1,24 @@
 """How large the weights of an engine's model are, and how much of them is read to decode one token.
 
 With the engine's rate and the peak of a chip's memory this tells how much of that peak decoding uses. Files
-are read in a thread, only their headers, and once for each process and model.
+are read in a thread, only their headers, and once as long as they stay the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-from pathlib import Path
 
 import msgspec
 
-from agenttop.collect.discovery import process_at
-from agenttop.collect.process import Command
-from agenttop.collect.weights import files, gguf, safetensors
+from agenttop.collect.weights.measured import UnknownWeightsError, measure_at
 from agenttop.collect.weights.sizes import Weights as Weights
 from agenttop.model.frames import EngineSample, Missing
 from agenttop.model.url import is_local
 
 FIX = 'name its sizes in engines.toml: weights = "5.5 GB", active-weights = "5.1 GB"'
 WELL = ("ok", "busy")
-
-
-class UnknownWeightsError(Exception):
-    """Why the sizes are not known: one sentence."""
-
-
-def measure(pid: int, command: Command, root: Path = Path("/")) -> Weights:
-    """Read the headers of a process's model files. Slow: milliseconds, a large vocabulary some hundred.
-
-    Raises UnknownWeightsError.
-    """
-    found = files.of_process(pid, command, root)
-    if not found:
-        raise UnknownWeightsError("the files of its model cannot be seen from here")
-    try:
-        if found[0].suffix == ".gguf":
-            return _of_gguf(found)
-        return _of_safetensors(found, command)
-    except (gguf.NotGgufError, safetensors.NotSafetensorsError) as error:
-        raise UnknownWeightsError(f"a file of its model cannot be read: {error}") from None
-    except OSError as error:
-        raise UnknownWeightsError(f"a file of its model cannot be read: {error.strerror or error}") from None
-
-
-def _of_gguf(paths: list[Path]) -> Weights:
-    tensors: dict[str, int] = {}
-    facts: dict[str, int | str] = {}
-    for path in paths:
-        with os.fdopen(files.open_regular(path), "rb") as file:
-            some, told = gguf.read(file, os.fstat(file.fileno()).st_size)
-        tensors |= some
-        facts = facts or told
-    return gguf.weigh(tensors, facts)
-
-
-def _of_safetensors(paths: list[Path], command: Command) -> Weights:
-    config = b""
-    place = paths[0].with_name("config.json")
-    with contextlib.suppress(OSError), os.fdopen(files.open_regular(place), "rb") as file:
-        config = file.read(safetensors.LONGEST_CONFIG)
-    if files.quantised_at_load(command) and not safetensors.is_quantised(config):
-        raise UnknownWeightsError("its weights are quantised as they are loaded: the files are larger")
-    tensors: dict[str, int] = {}
-    wide = 0
-    for path in paths:
-        with os.fdopen(files.open_regular(path), "rb") as file:
-            found = safetensors.read(file, os.fstat(file.fileno()).st_size)
-        tensors |= found.sizes
-        wide += found.wide
-    if 2 * wide > sum(tensors.values()):
-        raise UnknownWeightsError("its files hold 32 bits a weight, of which servers mostly load 16")
-    return safetensors.weigh(tensors, config)
+NO_EXPERTS = "it has experts, and its files do not say how many of them work on a token"
+ONLY_ALL = "engines.toml names the size of all its weights alone"
 
 
 class WeightsOf:
@@ -86,7 +31,8 @@ class WeightsOf:
         self._key: tuple[int | None, str | None, int] | None = None
         self._task: asyncio.Task[Weights] | None = None
         self._found: Weights | None = None
-        self._told: str | None = None
+        self._told: tuple[str, str] | None = None
+        """The figure that lacks, and why."""
 
     def add(self, sample: EngineSample) -> tuple[EngineSample, list[Missing]]:
         """The sample with the sizes as far as they are known now, and why they are not, when that changes.
@@ -96,16 +42,17 @@ class WeightsOf:
         total, active = self._stated
         if total is not None:
             own = {"weights_bytes": total, "weights_active_bytes": active, "weights_from": "entries"}
-            return msgspec.structs.replace(sample, **own), self._missing(sample.t, None)
+            return self._with_reason(
+                msgspec.structs.replace(sample, **own), ONLY_ALL if active is None else None
+            )
         if sample.state not in WELL or sample.front:
             return sample, []
         if sample.weights_active_bytes is not None:
-            return sample, self._missing(sample.t, None)
+            return self._with_reason(sample, None)
         self._look_after(sample)
         if self._found is None:
             why = self._why(sample)
-            told = None if sample.weights_bytes is not None else why
-            return sample, self._missing(sample.t, told) if why is not None else []
+            return self._with_reason(sample, why) if why is not None else (sample, [])
         found = self._found
         sizes = {
             "weights_bytes": found.total,
@@ -114,7 +61,8 @@ class WeightsOf:
             "experts": found.experts,
             "experts_used": found.experts_used,
         }
-        return msgspec.structs.replace(sample, **sizes), self._missing(sample.t, None)
+        why = NO_EXPERTS if found.active is None else None
+        return self._with_reason(msgspec.structs.replace(sample, **sizes), why)
 
     async def close(self) -> None:
         """A reading in progress is not waited for."""
@@ -126,11 +74,12 @@ class WeightsOf:
         key = (sample.pid, sample.model, sample.restarts)
         if sample.pid is None or not is_local(self._url):
             self._key, self._found = None, None
-        elif key != self._key:
+            return
+        if key != self._key:
             self._key, self._found = key, None
             if self._task is not None:
                 self._task.cancel()
-            self._task = asyncio.create_task(asyncio.to_thread(_measure_at, self._url, sample.pid))
+            self._task = asyncio.create_task(asyncio.to_thread(measure_at, self._url, sample.pid))
         task = self._task
         if task is not None and task.done() and not task.cancelled() and task.exception() is None:
             self._found = task.result()
@@ -146,16 +95,16 @@ class WeightsOf:
         error = self._task.exception()
         return str(error) if isinstance(error, UnknownWeightsError) else "its files could not be read"
 
-    def _missing(self, t: float, why: str | None) -> list[Missing]:
-        if why == self._told:
-            return []
-        self._told = why
-        what = f"{self._url}:weights_bytes"
-        return [Missing(t=t, what=what, why=why, fix=FIX if why is not None else None)]
-
-
-def _measure_at(url: str, pid: int) -> Weights:
-    process = process_at(url)
-    if process is None or process.pid != pid:
-        return measure(pid, Command())
-    return measure(pid, process.command)
+    def _with_reason(self, sample: EngineSample, why: str | None) -> tuple[EngineSample, list[Missing]]:
+        """The reason is told of the size that lacks, once; None takes it back."""
+        field = "weights_bytes" if sample.weights_bytes is None else "weights_active_bytes"
+        now = (field, why) if why is not None else None
+        before, self._told = self._told, now
+        if now == before:
+            return sample, []
+        frames = []
+        if before is not None and (now is None or now[0] != before[0]):
+            frames.append(Missing(t=sample.t, what=f"{self._url}:{before[0]}", why=None))
+        if now is not None:
+            frames.append(Missing(t=sample.t, what=f"{self._url}:{field}", why=why, fix=FIX))
+        return sample, frames
